@@ -1,0 +1,40 @@
+# Sourced by the other scripts: makes or reuses a virtual environment with the
+# package and leaves its interpreter in $python.
+#
+#   install_package [EXTRA ...]
+#
+# VENV   directory of the virtual environment (default: .venv of the checkout)
+# PYTHON interpreter that makes it (default: python3)
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+venv="${VENV:-$root/.venv}"
+python="$venv/bin/python"
+
+fail() {
+  echo "Error: $*" >&2
+  exit 1
+}
+
+install_package() {
+  local extras stamp
+  extras="$(IFS=,; echo "$*")"
+  stamp="$venv/.installed-${extras:-base}"
+  if [[ ! -x "$python" ]]; then
+    local base="${PYTHON:-python3}"
+    command -v "$base" >/dev/null || fail "$base is not installed."
+    "$base" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+      fail "$("$base" --version) is too old, Python 3.10 or newer is needed;" \
+        "name one in the variable PYTHON."
+    echo "Making the virtual environment $venv" >&2
+    "$base" -m venv "$venv" ||
+      fail "$base cannot make virtual environments (Debian: apt install" \
+        "python3-venv)."
+  fi
+  # The checkout is installed as links, so only new requirements matter.
+  if [[ ! "$stamp" -nt "$root/setup.py" ]]; then
+    echo "Installing the package and what it needs (minutes, the first time)" >&2
+    "$python" -m pip install --quiet --disable-pip-version-check \
+      --editable "$root${extras:+[$extras]}" || fail "pip could not install."
+    touch "$stamp"
+  fi
+}

@@ -1,0 +1,211 @@
+"""Actors: environments and policy in a loop that puts unrolls into the queue.
+
+One thread drives a pool of environments. Each environment fills its own unroll,
+so that unrolls finish when their environment does, not when the slowest does.
+"""
+
+import collections
+import threading
+
+import numpy as np
+import tensorflow as tf
+
+from scalable_agent import networks
+from scalable_agent import staging
+
+Episode = collections.namedtuple(
+    'Episode', 'level_name episode_return episode_frames')
+Episode.__doc__ = """A finished game.
+
+  level_name: String.
+  episode_return: Float, the sum of unclipped rewards of the whole game.
+  episode_frames: Int, its length in environment frames.
+"""
+
+
+class UnrollBuffer:
+  """The unfinished unrolls of N environments, T + 1 entries each.
+
+  Entry t of an unroll is an environment output and the agent output that led to
+  it. The last entry of an unroll is the first of the next.
+  """
+
+  def __init__(self, level_names, unroll_length, env_output, agent_output,
+               initial_state):
+    """Initializes the buffer.
+
+    Args:
+      level_names: A list of N level names.
+      unroll_length: T.
+      env_output: A `StepOutput` of arrays [K, ...], for shapes and dtypes.
+      agent_output: An `AgentOutput` of arrays [K, ...], likewise.
+      initial_state: Core state [N, ...].
+    """
+    num_environments = len(level_names)
+    allocate = lambda a: np.zeros(
+        (num_environments, unroll_length + 1) + a.shape[1:], a.dtype)
+    self._level_names = level_names
+    self._length = unroll_length
+    self._entries = tf.nest.map_structure(allocate, (env_output, agent_output))
+    self._flat_entries = tf.nest.flatten(self._entries)
+    self._states = tf.nest.map_structure(np.copy, initial_state)
+    self._versions = np.zeros([num_environments], np.int64)
+    self._time = np.zeros([num_environments], np.int32)
+
+  def append(self, ids, env_output, agent_output):
+    """Adds one entry each to the unrolls of some environments.
+
+    Args:
+      ids: int32 [K], the environments.
+      env_output: A `StepOutput` of arrays [K, ...].
+      agent_output: The `AgentOutput` that led to it, [K, ...].
+
+    Returns:
+      A list of the `ActorOutput`s that this finished. They do not share memory
+      with the buffer.
+    """
+    time = self._time[ids]
+    for entries, values in zip(
+        self._flat_entries, tf.nest.flatten((env_output, agent_output))):
+      entries[ids, time] = values
+    self._time[ids] += 1
+
+    finished = ids[time == self._length]
+    unrolls = [self._unroll(i) for i in finished]
+    if len(finished):
+      for entries in self._flat_entries:
+        entries[finished, 0] = entries[finished, self._length]
+      self._time[finished] = 1
+    return unrolls
+
+  def begin(self, ids, states, versions):
+    """Notes what the unrolls that have one entry start from.
+
+    Args:
+      ids: int32 [K], environments; those in the middle of an unroll are left.
+      states: Their core states before entry 0 is processed, [K, ...].
+      versions: int64 [K], versions of the weights that process entry 0.
+    """
+    starts = self._time[ids] == 1
+    if not starts.any():
+      return
+    ids = ids[starts]
+    for mine, theirs in zip(tf.nest.flatten(self._states),
+                            tf.nest.flatten(states)):
+      mine[ids] = theirs[starts]
+    self._versions[ids] = versions[starts]
+
+  def _unroll(self, i):
+    env_outputs, agent_outputs = tf.nest.map_structure(
+        lambda a: a[i].copy(), self._entries)
+    return staging.ActorOutput(
+        level_name=self._level_names[i],
+        agent_state=tf.nest.map_structure(
+            lambda a: a[i].copy(), self._states),
+        env_outputs=env_outputs,
+        agent_outputs=agent_outputs,
+        policy_version=self._versions[i])
+
+
+def run_actor(pool, policy, initial_state, unroll_length, num_action_repeats,
+              put_unroll, report_episode, times):
+  """Acts until something raises.
+
+  Args:
+    pool: An `environments.Pool` of N environments.
+    policy: A function of last actions, environment outputs and core state, as
+      `inference.Policy`.
+    initial_state: The core state of N environments, arrays [N, ...].
+    unroll_length: T, in agent steps.
+    num_action_repeats: Environment frames per agent step.
+    put_unroll: A function that takes an `ActorOutput`, such as
+      `TrajectoryQueue.put`; it may block.
+    report_episode: A function that takes an `Episode`.
+    times: A `timing.StageTimes`.
+
+  Raises:
+    staging.Closed: The queue was closed.
+    environments.PoolError: An environment died, or the pool was closed.
+  """
+  num_environments = pool.num_environments
+  core_state = tf.nest.map_structure(np.copy, initial_state)
+  agent_output = networks.AgentOutput(
+      action=np.zeros([num_environments], np.int32),
+      policy_logits=np.zeros([num_environments, pool.num_actions], np.float32),
+      baseline=np.zeros([num_environments], np.float32))
+  buffer = None
+
+  while True:
+    with times.stage('actor_environments'):
+      ids, env_output, game_over = pool.recv()
+    for i in np.flatnonzero(game_over):
+      report_episode(Episode(
+          pool.level_names[ids[i]],
+          float(env_output.info.episode_return[i]),
+          int(env_output.info.episode_step[i]) * num_action_repeats))
+
+    if buffer is None:
+      buffer = UnrollBuffer(pool.level_names, unroll_length, env_output,
+                            agent_output, initial_state)
+    take = lambda a: a[ids]
+    last_output = tf.nest.map_structure(take, agent_output)
+    with times.stage('actor_unrolls'):
+      unrolls = buffer.append(ids, env_output, last_output)
+    with times.stage('actor_queue'):
+      for unroll in unrolls:
+        put_unroll(unroll)
+
+    states = tf.nest.map_structure(take, core_state)
+    with times.stage('actor_inference'):
+      output, next_states, versions = policy(
+          last_output.action, env_output._replace(info=()), states)
+    buffer.begin(ids, states, versions)
+    pool.send(ids, output.action)
+
+    for all_values, values in zip(
+        tf.nest.flatten((agent_output, core_state)),
+        tf.nest.flatten((output, next_states))):
+      all_values[ids] = values
+
+
+class ActorThreads:
+  """Runs one actor per pool, each in a thread."""
+
+  def __init__(self, pools, make_actor):
+    """Starts the threads.
+
+    Args:
+      pools: A list of `environments.Pool`s, closed by `close`.
+      make_actor: A function of a pool that acts until it raises.
+    """
+    self._pools = pools
+    self._error = None
+    self._closing = False
+    self._threads = [
+        threading.Thread(target=self._run, args=(make_actor, pool),
+                         name=f'actor-{i}', daemon=True)
+        for i, pool in enumerate(pools)]
+    for thread in self._threads:
+      thread.start()
+
+  def _run(self, make_actor, pool):
+    try:
+      make_actor(pool)
+    except staging.Closed:
+      pass
+    except BaseException as e:  # Raised in the main thread by `check`.
+      if not self._closing:
+        self._error = e
+
+  def check(self):
+    """Raises what ended an actor, if something did."""
+    if self._error is not None:
+      raise self._error
+
+  def close(self):
+    """Ends the actors. The queue they put into must be closed before."""
+    self._closing = True
+    for pool in self._pools:
+      pool.close()
+    for thread in self._threads:
+      thread.join()

@@ -1,0 +1,244 @@
+"""The configuration of a run: plain values, suite defaults, and their checks."""
+
+import dataclasses
+import difflib
+import json
+import os
+
+from scalable_agent import atari57
+
+# Values that decide which weights fit and what they mean: a log directory that
+# was begun with others is another run's.
+IDENTITY = ('suite', 'level_name', 'network', 'use_lstm', 'width', 'height',
+            'num_action_repeats', 'full_action_set')
+
+# What a user who did not set the flag gets, where that is not the flag's own
+# default (DMLab: paper, Table D.3, and the released code).
+SUITE_DEFAULTS = {
+    'dmlab': {},
+    # Table G.1. `decay` is TensorFlow 1's value in the released code.
+    'atari': dict(
+        width=84, height=84, num_action_repeats=4, unroll_length=20,
+        batch_size=32, num_actors=32, learning_rate=0.0006, epsilon=0.01,
+        entropy_cost=0.01, gradient_norm_clip=40., reward_clipping='abs_one',
+        total_environment_frames=200_000_000, network='shallow',
+        use_lstm=False),
+    # Table G.1's optimisation on environments that need no Atari preprocessing.
+    'gym': dict(
+        num_action_repeats=1, unroll_length=20, batch_size=32, num_actors=32,
+        learning_rate=0.0006, epsilon=0.01, entropy_cost=0.01,
+        gradient_norm_clip=40., reward_clipping='none',
+        total_environment_frames=10_000_000, network='auto', use_lstm=False),
+}
+
+_DMLAB_PREFIXES = (
+    'contributed/', 'dmlab30', 'rooms_', 'language_', 'lasertag_', 'natlab_',
+    'skymaze_', 'psychlab_', 'explore_', 'seekavoid_', 'nav_maze_', 'lt_',
+    'stairway_to_melon', 'tests/')
+
+
+class ConfigError(ValueError):
+  """A setting cannot work; the message is one line that says which and why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """Everything a run depends on; the flags' help explains each value."""
+  logdir: str
+  mode: str
+  suite: str
+  level_name: str
+  test_num_episodes: int
+  total_environment_frames: int
+  num_actors: int
+  batch_size: int
+  unroll_length: int
+  num_action_repeats: int
+  seed: int
+  entropy_cost: float
+  baseline_cost: float
+  discounting: float
+  reward_clipping: str
+  clip_rho_threshold: float
+  clip_pg_rho_threshold: float
+  vtrace_lambda: float
+  dataset_path: str
+  width: int
+  height: int
+  full_action_set: bool
+  network: str
+  use_lstm: bool
+  learning_rate: float
+  decay: float
+  momentum: float
+  epsilon: float
+  gradient_norm_clip: float
+  xla: str
+  num_learner_devices: int
+  num_pools: int
+  pool_batch_size: int
+  environment_threads: int
+  inference_minimum_batch_size: int
+  inference_maximum_batch_size: int
+  inference_timeout_ms: int
+  queue_capacity: int
+  save_checkpoint_secs: float
+  keep_checkpoints: int
+  log_interval_secs: float
+  batch_timeout_secs: float
+
+  @property
+  def frames_per_step(self):
+    """Environment frames in one batch."""
+    return self.batch_size * self.unroll_length * self.num_action_repeats
+
+  def to_json(self):
+    """The configuration as an indented JSON object."""
+    return json.dumps(dataclasses.asdict(self), indent=2) + '\n'
+
+
+def suite_of(level_name):
+  """Returns 'atari', 'gym' or 'dmlab'.
+
+  Raises:
+    ConfigError: No suite has such a level; the message names the nearest.
+  """
+  if level_name.startswith('gym:'):
+    return 'gym'
+  if level_name in atari57.GAMES:
+    return 'atari'
+  if level_name.startswith(_DMLAB_PREFIXES):
+    return 'dmlab'
+  nearest = difflib.get_close_matches(level_name, atari57.GAMES, n=3, cutoff=.5)
+  hint = (f'Did you mean {" or ".join(nearest)}?' if nearest else
+          'Expected an Atari game in snake case (pong, space_invaders) or '
+          'gym:<id> (gym:CartPole-v1).')
+  raise ConfigError(f'--level_name={level_name} is no known level. {hint}')
+
+
+def resolve(values, given):
+  """Makes the configuration from flag values.
+
+  Args:
+    values: A dict of flag name to value, for every field of `Config` but
+      `suite`; further entries are ignored.
+    given: Names of the flags that the user set; these win over the defaults of
+      the suite.
+
+  Returns:
+    A `Config`.
+
+  Raises:
+    ConfigError: A value cannot work.
+  """
+  suite = suite_of(values['level_name'])
+  names = [field.name for field in dataclasses.fields(Config)]
+  resolved = {name: values[name] for name in names if name != 'suite'}
+  for name, value in SUITE_DEFAULTS[suite].items():
+    if name not in given:
+      resolved[name] = value
+  if not resolved['queue_capacity']:
+    resolved['queue_capacity'] = resolved['batch_size']
+  config = Config(suite=suite, **resolved)
+  _check(config)
+  return config
+
+
+def _check(config):
+  def require(condition, name, expected):
+    if not condition:
+      raise ConfigError(
+          f'--{name}={getattr(config, name)} cannot work: {expected}.')
+
+  for name in ('batch_size', 'unroll_length', 'num_actors',
+               'num_action_repeats', 'total_environment_frames',
+               'test_num_episodes', 'width', 'height', 'keep_checkpoints',
+               'inference_minimum_batch_size'):
+    require(getattr(config, name) >= 1, name, 'it has to be 1 or more')
+  for name in ('num_learner_devices', 'num_pools', 'pool_batch_size',
+               'environment_threads', 'inference_timeout_ms',
+               'gradient_norm_clip', 'learning_rate', 'entropy_cost',
+               'baseline_cost', 'momentum'):
+    require(getattr(config, name) >= 0, name, 'it has to be 0 or more')
+  for name in ('discounting', 'decay', 'vtrace_lambda'):
+    require(0 <= getattr(config, name) <= 1, name, 'it has to be in [0, 1]')
+  for name in ('epsilon', 'log_interval_secs', 'save_checkpoint_secs',
+               'batch_timeout_secs'):
+    require(getattr(config, name) > 0, name, 'it has to be positive')
+  require(config.queue_capacity >= config.batch_size, 'queue_capacity',
+          f'a batch of --batch_size={config.batch_size} unrolls could never '
+          'fill; make it at least as large, or 0')
+  replicas = max(config.num_learner_devices, 1)
+  require(config.batch_size % replicas == 0, 'batch_size',
+          f'it has to be a multiple of --num_learner_devices={replicas}')
+  pools = max(config.num_pools, 1)
+  require(config.num_actors % pools == 0, 'num_actors',
+          f'it has to be a multiple of --num_pools={pools}')
+  per_pool = config.num_actors // pools
+  require(config.pool_batch_size == 0 or per_pool % config.pool_batch_size == 0,
+          'pool_batch_size', f'it has to divide the {per_pool} environments of '
+          'a pool (--num_actors / --num_pools)')
+  require(
+      config.inference_maximum_batch_size >= max(
+          config.inference_minimum_batch_size,
+          config.pool_batch_size or per_pool),
+      'inference_maximum_batch_size',
+      'it has to hold what one pool hands out and be no less than '
+      '--inference_minimum_batch_size')
+
+
+def prepare_logdir(config, facts):
+  """Makes the log directory, or checks that it belongs to this run.
+
+  Args:
+    config: A `Config`.
+    facts: A dict of what the environments turned out to be, written along and
+      checked: the number of actions, shapes.
+
+  Returns:
+    A list of lines, one for each setting that differs from the run so far
+    without making it another run.
+
+  Raises:
+    ConfigError: The directory cannot be written, or is another run's.
+  """
+  path = os.path.join(config.logdir, 'config.json')
+  try:
+    os.makedirs(config.logdir, exist_ok=True)
+    changed = check_logdir(config, facts)
+    written = dict(dataclasses.asdict(config), **facts)
+    temporary = f'{path}.{os.getpid()}.tmp'
+    with open(temporary, 'w') as f:
+      f.write(json.dumps(written, indent=2) + '\n')
+    os.replace(temporary, path)
+  except OSError as e:
+    raise ConfigError(
+        f'--logdir={config.logdir} cannot be written: {e.strerror}.') from e
+  return changed
+
+
+def check_logdir(config, facts):
+  """As `prepare_logdir`, without writing anything."""
+  path = os.path.join(config.logdir, 'config.json')
+  if not os.path.exists(path):
+    return []
+  try:
+    with open(path) as f:
+      found = json.load(f)
+  except ValueError as e:
+    raise ConfigError(
+        f'{path} is not readable as JSON ({e}). Repair it, or choose another '
+        '--logdir.') from e
+  # Through JSON, so that tuples compare as the lists they were written as.
+  now = json.loads(json.dumps(dict(dataclasses.asdict(config), **facts)))
+  different = [name for name in now
+               if name in found and found[name] != now[name]
+               and name not in ('logdir', 'mode')]
+  for name in different:
+    if name in IDENTITY or name in facts:
+      raise ConfigError(
+          f'--logdir={config.logdir} holds a run with {name}={found[name]}, '
+          f'this one has {name}={now[name]}. Choose another --logdir, or the '
+          'same settings to resume.')
+  return [f'{name} was {found[name]}, is now {now[name]}'
+          for name in different]

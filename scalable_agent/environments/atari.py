@@ -1,0 +1,152 @@
+"""Atari games on ALE's own vector environment, by the paper's protocol.
+
+Table G.1: 84x84 grey frames, action repeat 4, the maximum of the last two
+frames, stacks of four, up to 30 no-ops at the start of a game, at most 108,000
+frames a game, no sticky actions. The loss of a life ends the episode for the
+learner while the game plays on; a game's return is that of all its lives.
+"""
+
+import numpy as np
+
+from scalable_agent import environments
+
+MAX_FRAMES_PER_GAME = 108000
+MAX_NOOPS = 30
+STACK = 4
+
+
+def _vector_env_class(level_name):
+  try:
+    from ale_py import roms
+    from ale_py import vector_env
+  except ImportError as e:
+    raise environments.PoolError(
+        f'{level_name} needs the package ale-py, which cannot be imported '
+        f'({e}). Install it with: pip install ale-py') from e
+  try:
+    roms.get_rom_path(level_name)
+  except FileNotFoundError as e:
+    raise environments.PoolError(
+        f'The installed ale-py has no ROM for {level_name}: {e}') from e
+  return vector_env.AtariVectorEnv
+
+
+class AtariPool(environments.Pool):
+  """Many environments of one game, stepped by ALE's threads.
+
+  Observations are (frame,), uint8 [height, width, 4], the newest frame last.
+  """
+
+  def __init__(self, level_name, num_environments, seed, batch_size=0,
+               num_threads=0, num_action_repeats=4, width=84, height=84,
+               full_action_set=False, life_loss_ends_episode=True,
+               max_frames_per_game=MAX_FRAMES_PER_GAME):
+    """Starts the environments.
+
+    Args:
+      level_name: The game in snake case, e.g. 'space_invaders'.
+      num_environments: Number of environments, N.
+      seed: Environment i draws its no-ops with seed + i.
+      batch_size: How many environments `recv` hands out; N is a multiple of it.
+        0 means N.
+      num_threads: Threads that step environments; 0 leaves it to ALE.
+      num_action_repeats: Environment frames per agent step.
+      width: Of the frame, in pixels.
+      height: Of the frame, in pixels.
+      full_action_set: Whether to use all 18 actions instead of the game's own.
+      life_loss_ends_episode: Whether the loss of a life sets `done`.
+      max_frames_per_game: Environment frames after which a game is cut.
+
+    Raises:
+      PoolError: ale-py or the ROM is missing.
+    """
+    self._env = _vector_env_class(level_name)(
+        game=level_name,
+        num_envs=num_environments,
+        batch_size=batch_size,
+        num_threads=num_threads,
+        thread_affinity_offset=-1,
+        max_num_frames_per_episode=max_frames_per_game,
+        repeat_action_probability=0.0,
+        full_action_space=full_action_set,
+        continuous=False,
+        # With next-step reset the first action of a game would be swallowed.
+        autoreset_mode='SameStep',
+        img_height=height,
+        img_width=width,
+        grayscale=True,
+        stack_num=STACK,
+        frameskip=num_action_repeats,
+        maxpool=True,
+        noop_max=MAX_NOOPS + 1,  # ALE draws from 0 to noop_max - 1.
+        # `episodic_life` would restart the game at every life.
+        episodic_life=False,
+        life_loss_info=life_loss_ends_episode,
+        reward_clipping=False,
+        use_fire_reset=False)
+    self.num_environments = num_environments
+    self.num_actions = int(self._env.single_action_space.n)
+    self.observation_spec = (
+        environments.ArraySpec((height, width, STACK), np.dtype(np.uint8)),)
+    self.level_names = [level_name] * num_environments
+    self._num_action_repeats = num_action_repeats
+    self._batch_size = batch_size or num_environments
+    self._initial_results = self._env.reset(seed=seed)
+    self._started = np.zeros([num_environments], bool)
+    self._game_frame = np.zeros([num_environments], np.int64)
+    self._return = np.zeros([num_environments], np.float32)
+    self._step = np.zeros([num_environments], np.int32)
+    self._closed = False
+
+  def recv(self):
+    """See base class. Hands out `batch_size` environments."""
+    if self._closed:
+      raise environments.PoolError('The pool of environments is closed.')
+    if self._initial_results is not None:
+      stacks, info = self._initial_results
+      self._initial_results = None
+      reward = np.zeros([self._batch_size], np.float32)
+      ended = np.zeros([self._batch_size], bool)
+    else:
+      stacks, reward, terminated, truncated, info = self._env.recv()
+      reward = reward.astype(np.float32)
+      ended = terminated | truncated
+    return self._output(info, stacks, reward, ended)
+
+  def _output(self, info, stacks, reward, ended):
+    ids = info['env_id']
+    first = ~self._started[ids]
+    self._started[ids] = True
+
+    # A lost life is reported like a finished game, but the game's frame counter
+    # goes on only after the former.
+    game_frame = info['episode_frame_number']
+    continues = game_frame == self._game_frame[ids] + self._num_action_repeats
+    game_over = ended & ~continues
+    self._game_frame[ids] = game_frame
+
+    episode_return = self._return[ids] + reward
+    episode_step = self._step[ids] + ~first
+    self._return[ids] = np.where(game_over, 0., episode_return)
+    self._step[ids] = np.where(game_over, 0, episode_step)
+
+    frames = np.empty([len(ids)] + list(stacks.shape[2:]) + [STACK], np.uint8)
+    for i in range(STACK):
+      frames[..., i] = stacks[:, i]
+    return environments.PoolOutput(
+        ids=ids,
+        step_output=environments.StepOutput(
+            reward=reward,
+            info=environments.StepOutputInfo(
+                episode_return, episode_step.astype(np.int32)),
+            done=ended | first,
+            observation=(frames,)),
+        game_over=game_over)
+
+  def send(self, ids, actions):
+    """See base class. Call before the next `recv`."""
+    self._env.send(np.asarray(actions, np.int32))
+
+  def close(self):
+    """See base class."""
+    self._closed = True

@@ -1,0 +1,364 @@
+"""A pool of Python environments, each in one of several worker processes.
+
+Outputs and actions pass through shared memory, and a step of any number of
+environments costs one small message per process each way. The processes are
+started afresh (`worker.py`) and not forked: the pool's process has TensorFlow
+loaded, with its threads and its accelerator, and the workers must not.
+
+Linux only: the memory is a file without a name, the control channels are
+sockets that keep message boundaries; nothing of either outlives the processes.
+"""
+
+import collections
+import json
+import os
+import selectors
+import threading
+import time
+import weakref
+
+import numpy as np
+
+from scalable_agent.environments import Pool
+from scalable_agent.environments import PoolError
+from scalable_agent.environments import PoolOutput
+from scalable_agent.environments import StepOutput
+from scalable_agent.environments import StepOutputInfo
+from scalable_agent.environments import worker as worker_lib
+from scalable_agent.environments.worker_process import WorkerProcess
+
+# For ending when asked, and on SIGTERM. What SIGKILL ends only has to be reaped.
+_GRACE_SECONDS = 1.0
+_KILL_GRACE_SECONDS = 10.0
+
+
+class ProcessPool(Pool):
+  """Runs environments in worker processes.
+
+  `recv` hands out whatever is ready, as dynamic batches: it waits for
+  `minimum_batch_size` environments, or until `timeout_ms` have passed since
+  the first of them was ready, or until nothing else is being stepped.
+
+  The factory returns an environment with the attributes `num_actions`,
+  `observation_spec` (a tuple of `ArraySpec`) and `level_name`, equal among all
+  but for the name, and the methods
+
+    initial() -> a tuple of arrays, the first observation.
+    step(action: int) -> (reward: float, done: bool, observation). When done,
+      the observation is the first one of the next episode.
+    close()
+  """
+
+  def __init__(self, factory, kwargs_per_environment, num_processes=None,
+               minimum_batch_size=1, maximum_batch_size=None, timeout_ms=100.0):
+    """Starts the processes and makes all environments.
+
+    Args:
+      factory: 'package.module:function', imported by the workers.
+      kwargs_per_environment: A list of N dicts that JSON can represent, the
+        arguments of the factory for each environment.
+      num_processes: Number of worker processes, at most N; by default one per
+        available core. Each holds a run of consecutive environments. What is
+        slow or uneven should have one process per environment: a process
+        reports only when it has taken all the steps it was sent together.
+      minimum_batch_size: See above; at most N.
+      maximum_batch_size: Largest batch of `recv`; by default N.
+      timeout_ms: Milliseconds; None waits for the minimum however long.
+
+    Raises:
+      PoolError: An environment cannot be made, or they differ.
+      ValueError: A number is out of range.
+    """
+    kwargs_per_environment = list(kwargs_per_environment)
+    self.num_environments = len(kwargs_per_environment)
+    num_processes = self._checked_num_processes(num_processes)
+    self._minimum = minimum_batch_size
+    self._maximum = maximum_batch_size or self.num_environments
+    if not 1 <= self._minimum <= min(self._maximum, self.num_environments):
+      raise ValueError(
+          'minimum_batch_size {} is not between 1 and {}'.format(
+              self._minimum, min(self._maximum, self.num_environments)))
+    self._timeout = None if timeout_ms is None else timeout_ms / 1000.0
+    self.level_names = [
+        kwargs.get('level_name', factory) for kwargs in kwargs_per_environment]
+    self._make_bookkeeping()
+    self._make_resources()
+    try:
+      self._start_workers(factory, kwargs_per_environment, num_processes)
+    except BaseException:
+      self.close()
+      raise
+
+  def recv(self):
+    """Waits for ready environments, see the class and `Pool`.
+
+    Returns:
+      A `PoolOutput` of between 1 and `maximum_batch_size` environments.
+
+    Raises:
+      PoolError: An environment died, or the pool is closed. A pool that lost
+        an environment is of no further use, but has to be closed.
+      ValueError: Nothing can become ready, all environments await an action.
+    """
+    with self._lock:
+      self._check_usable()
+      if self._awaiting.all():
+        raise ValueError('all environments await an action')
+      self._poll(0)
+      while (wait := self._seconds_until_due()) != 0:
+        self._poll(wait)
+      return self._make_output(self._take_ready())
+
+  def send(self, ids, actions):
+    """Steps environments.
+
+    Args:
+      ids: int32 [K], distinct environments that `recv` has handed out since
+        their last step, in any order and from any number of calls.
+      actions: int32 [K], indices into the action set.
+
+    Raises:
+      PoolError: An environment died, or the pool is closed.
+      ValueError: The arguments are not as above; nothing is stepped.
+    """
+    with self._lock:
+      self._check_usable()
+      ids, actions = self._checked_step(ids, actions)
+      self._arrays.action[ids] = actions
+      self._awaiting[ids] = False
+      owners = self._owner[ids]
+      for owner in np.unique(owners):
+        self._deliver(self._workers[owner], ids[owners == owner].tobytes())
+
+  def close(self):
+    """Ends all processes, which takes about two seconds for one that hangs.
+
+    May be called twice, and by any thread: a `recv` that waits in another one
+    raises `PoolError`.
+    """
+    with self._close_lock:
+      if not self._closed:
+        self._closed = True
+        os.write(self._wake_fd, b'x')
+    with self._lock:
+      self._finalizer()
+      self._arrays = None
+
+  def _checked_num_processes(self, num_processes):
+    if not self.num_environments:
+      raise ValueError('a pool needs an environment')
+    if num_processes is None:
+      return min(self.num_environments, len(os.sched_getaffinity(0)))
+    if not 1 <= num_processes <= self.num_environments:
+      raise ValueError('num_processes {} is not between 1 and {}'.format(
+          num_processes, self.num_environments))
+    return num_processes
+
+  def _make_bookkeeping(self):
+    self._awaiting = np.zeros(self.num_environments, np.bool_)
+    self._is_first = np.ones(self.num_environments, np.bool_)
+    self._episode_return = np.zeros(self.num_environments, np.float32)
+    self._episode_step = np.zeros(self.num_environments, np.int32)
+    self._owner = np.zeros(self.num_environments, np.int32)
+    self._ready = collections.deque()  # Of (time in seconds, ids).
+    self._num_ready = 0
+    self._buffer = bytearray(worker_lib.MAXIMUM_MESSAGE_BYTES)
+    self._arrays = None
+    self._error = None
+    self._closed = False
+
+  def _make_resources(self):
+    # Reentrant, for a signal handler may close the pool that it interrupts.
+    self._lock = threading.RLock()
+    self._close_lock = threading.RLock()
+    self._workers = []
+    self._selector = selectors.DefaultSelector()
+    wake_read_fd, self._wake_fd = os.pipe()
+    self._selector.register(wake_read_fd, selectors.EVENT_READ)
+    self._finalizer = weakref.finalize(
+        self, _release, os.getpid(), self._workers, self._selector,
+        (wake_read_fd, self._wake_fd))
+
+  def _start_workers(self, factory, kwargs, num_processes):
+    memory_fd = os.memfd_create('environments')
+    try:
+      bounds = [self.num_environments * i // num_processes
+                for i in range(num_processes + 1)]
+      for first, end in zip(bounds, bounds[1:]):
+        self._start_worker(range(first, end), memory_fd)
+        self._deliver(self._workers[-1], json.dumps({
+            'factory': factory, 'kwargs': kwargs[first:end],
+            'first_id': first, 'num_environments': self.num_environments,
+        }).encode())
+      while any(worker.info is None for worker in self._workers):
+        self._poll(None)
+      self._adopt_info([i for worker in self._workers for i in worker.info])
+      self._arrays = worker_lib.map_arrays(
+          memory_fd, self.num_environments, self.observation_spec)
+    finally:
+      os.close(memory_fd)
+    specs = json.dumps(worker_lib.specs_to_json(self.observation_spec)).encode()
+    for worker in self._workers:
+      self._deliver(worker, specs)
+
+  def _start_worker(self, ids, memory_fd):
+    worker = WorkerProcess(ids, memory_fd)
+    self._owner[ids.start:ids.stop] = len(self._workers)
+    self._workers.append(worker)
+    # Not bound methods: the finaliser holds the selector, and must not hold us.
+    for channel, take in ((worker.control, ProcessPool._take_message),
+                          (worker.output, ProcessPool._take_text)):
+      self._selector.register(channel, selectors.EVENT_READ, (worker, take))
+
+  def _adopt_info(self, info):
+    self.level_names = [level_name for level_name, _, _ in info]
+    _, self.num_actions, specs = info[0]
+    self.observation_spec = worker_lib.specs_from_json(specs)
+    for i, (_, other_num_actions, other_specs) in enumerate(info):
+      if (other_num_actions, other_specs) != (self.num_actions, specs):
+        raise PoolError(
+            '{} has {} actions and observations {}, but {} has {} and {}'.format(
+                self._describe([i]), other_num_actions, other_specs,
+                self._describe([0]), self.num_actions, specs))
+
+  def _describe(self, ids):
+    names = list(dict.fromkeys(self.level_names[i] for i in ids))
+    names = ', '.join(names[:3] + ['...'] * (len(names) > 3))
+    if len(ids) == 1:
+      return 'environment {} ({})'.format(ids[0], names)
+    return 'environments {} to {} ({})'.format(ids[0], ids[-1], names)
+
+  def _check_usable(self):
+    if self._closed:
+      raise PoolError('the pool is closed')
+    if self._error:
+      raise PoolError(self._error)
+
+  def _fail(self, text):
+    self._error = text
+    raise PoolError(text)
+
+  def _poll(self, timeout):
+    """Takes at most one message per worker; `timeout` in seconds or None."""
+    try:
+      events = self._selector.select(timeout)
+    except (OSError, ValueError):
+      if not self._closed:
+        raise
+      events = ()
+    # A signal handler may have closed the pool, which the caller is to notice.
+    self._check_usable()
+    for key, _ in events:
+      worker, take = key.data
+      take(self, worker)
+
+  def _take_message(self, worker):
+    num_bytes = worker.receive_into(self._buffer)
+    if num_bytes is None:
+      return
+    if not num_bytes:
+      self._fail('{}: the worker process {}'.format(
+          self._describe(worker.ids), worker.describe_end()))
+    kind, content = self._buffer[:1], self._buffer[1:num_bytes]
+    if kind == worker_lib.READY:
+      ids = np.frombuffer(content, np.int32)
+      self._ready.append((time.monotonic(), ids))
+      self._num_ready += len(ids)
+    elif kind == worker_lib.INFO:
+      worker.info = json.loads(content)
+    else:
+      environment_id, text, is_complete = json.loads(content)
+      ids = worker.ids if environment_id is None else [environment_id]
+      self._fail(
+          text if is_complete else '{}: {}'.format(self._describe(ids), text))
+
+  def _take_text(self, worker):
+    if not worker.read_output():
+      self._selector.unregister(worker.output)
+
+  def _seconds_until_due(self):
+    """Returns how long to wait for more; None is forever."""
+    if not self._num_ready:
+      return None
+    num_known = self._num_ready + np.count_nonzero(self._awaiting)
+    if self._num_ready >= self._minimum or num_known == self.num_environments:
+      return 0
+    if self._timeout is None:
+      return None
+    return max(0, self._ready[0][0] + self._timeout - time.monotonic())
+
+  def _take_ready(self):
+    """Returns the ids, int32 [K], of what has been ready the longest."""
+    chunks, room = [], self._maximum
+    while self._ready and room:
+      since, ids = self._ready.popleft()
+      if len(ids) > room:
+        self._ready.appendleft((since, ids[room:]))
+        ids = ids[:room]
+      chunks.append(ids)
+      room -= len(ids)
+    ids = np.concatenate(chunks)
+    self._num_ready -= len(ids)
+    self._awaiting[ids] = True
+    return ids
+
+  def _make_output(self, ids):
+    # Indexing with an array copies.
+    reward, done = self._arrays.reward[ids], self._arrays.done[ids]
+    is_first = self._is_first[ids]
+    info = StepOutputInfo(
+        self._episode_return[ids] + reward, self._episode_step[ids] + ~is_first)
+    self._episode_return[ids] = np.where(done, 0, info.episode_return)
+    self._episode_step[ids] = np.where(done, 0, info.episode_step)
+    self._is_first[ids] = False
+    observation = tuple(array[ids] for array in self._arrays.observation)
+    return PoolOutput(
+        ids, StepOutput(reward, info, done, observation), done & ~is_first)
+
+  def _checked_step(self, ids, actions):
+    """Returns `send`'s arguments as int32 arrays, or raises ValueError."""
+    ids, actions = np.asarray(ids), np.asarray(actions)
+    if ids.ndim != 1 or ids.shape != actions.shape:
+      raise ValueError('ids of shape {} and actions of shape {}'.format(
+          ids.shape, actions.shape))
+    if not ids.size:
+      return ids.astype(np.int32), actions.astype(np.int32)
+    if ids.dtype.kind not in 'iu' or actions.dtype.kind not in 'iu':
+      raise ValueError('ids of {} and actions of {} are not integers'.format(
+          ids.dtype, actions.dtype))
+    if ids.min() < 0 or ids.max() >= self.num_environments:
+      raise ValueError('ids {} are not all between 0 and {}'.format(
+          ids.tolist(), self.num_environments - 1))
+    if actions.min() < 0 or actions.max() >= self.num_actions:
+      raise ValueError('actions {} are not all between 0 and {}'.format(
+          actions.tolist(), self.num_actions - 1))
+    ids, actions = ids.astype(np.int32), actions.astype(np.int32)
+    if not self._awaiting[ids].all():
+      raise ValueError('environments {} do not await an action'.format(
+          ids[~self._awaiting[ids]].tolist()))
+    if np.bincount(ids).max() > 1:
+      raise ValueError('ids {} are not distinct'.format(ids.tolist()))
+    return ids, actions
+
+  def _deliver(self, worker, message):
+    # With hundreds of single steps under way both directions can fill up; to
+    # take what has arrived keeps the worker, and so this, from blocking.
+    while not worker.send(message):
+      self._poll(0.01)
+
+
+def _release(owner_pid, workers, selector, fds):
+  """Ends the workers and closes everything; a forked copy owns nothing."""
+  if os.getpid() != owner_pid:
+    return
+  selector.close()
+  for fd in fds:
+    os.close(fd)
+  for ask, grace in ((WorkerProcess.hang_up, _GRACE_SECONDS),
+                     (WorkerProcess.terminate, _GRACE_SECONDS),
+                     (WorkerProcess.kill, _KILL_GRACE_SECONDS)):
+    for worker in workers:
+      ask(worker)
+    deadline = time.monotonic() + grace
+    if all([worker.has_ended(deadline) for worker in workers]):
+      return

@@ -1,0 +1,183 @@
+r"""IMPALA: trains and tests agents on DeepMind Lab, Atari and Gymnasium levels.
+
+    python -m scalable_agent.experiment --level_name=pong --logdir=/tmp/pong
+    python -m scalable_agent.experiment --level_name=pong --logdir=/tmp/pong \
+        --mode=test
+
+Run the first command again and it resumes.
+
+Flags that are not given take the paper's value for the level's suite, which the
+help text names where it differs from the default: "Atari" is Table G.1. The
+resolved values are in LOGDIR/config.json.
+"""
+
+import sys
+
+from absl import app
+from absl import flags
+from absl import logging
+
+from scalable_agent import config as config_lib
+from scalable_agent.environments import PoolError
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_string(
+    'logdir', '/tmp/agent',
+    'Directory of the run: configuration, checkpoints, logs. A run resumes '
+    'from what it finds there.')
+flags.DEFINE_enum(
+    'mode', 'train', ['train', 'test'],
+    'Whether to train, or to play whole games with the newest checkpoint.')
+flags.DEFINE_integer(
+    'test_num_episodes', 10, 'Games to play per level in test mode.')
+
+flags.DEFINE_integer(
+    'task', -1, 'Index of this job among those of its job_name; -1 runs all on '
+    'this machine.')
+flags.DEFINE_enum(
+    'job_name', 'learner', ['learner', 'actor'],
+    'What this job is, if --task is not -1.')
+
+flags.DEFINE_integer(
+    'total_environment_frames', int(1e9),
+    'Environment frames to train for; the learning rate is 0 at the end. '
+    '(Atari: 200 million. gym: 10 million.)')
+flags.DEFINE_integer(
+    'num_actors', 4, 'Number of environments. (Atari, gym: 32.)')
+flags.DEFINE_integer(
+    'batch_size', 2, 'Unrolls per batch, over all learner devices. '
+    '(Atari, gym: 32.)')
+flags.DEFINE_integer(
+    'unroll_length', 100, 'Length of an unroll in agent steps. '
+    '(Atari, gym: 20.)')
+flags.DEFINE_integer(
+    'num_action_repeats', 4, 'Environment frames per agent step. (gym: 1.)')
+flags.DEFINE_integer('seed', 1, 'Random seed of weights, actions and levels.')
+
+flags.DEFINE_float(
+    'entropy_cost', 0.00025, 'Multiplier of the entropy loss. '
+    '(Atari, gym: 0.01.)')
+flags.DEFINE_float('baseline_cost', .5, 'Multiplier of the baseline loss.')
+flags.DEFINE_float('discounting', .99, 'Discount factor per agent step.')
+flags.DEFINE_enum(
+    'reward_clipping', 'abs_one', ['abs_one', 'soft_asymmetric', 'none'],
+    'How the learner clips rewards. Logged returns are never clipped. '
+    '(gym: none.)')
+flags.DEFINE_float(
+    'clip_rho_threshold', 1.0, 'rho_bar of V-trace; 0 does not truncate.')
+flags.DEFINE_float(
+    'clip_pg_rho_threshold', 1.0, 'Level at which the importance weights of the '
+    'policy gradient are truncated; 0 does not truncate.')
+flags.DEFINE_float(
+    'vtrace_lambda', 1.0, 'lambda of V-trace (paper, Remark 2), in [0, 1].')
+
+flags.DEFINE_string(
+    'dataset_path', '', 'Directory of the data set that psychlab_* levels need.')
+flags.DEFINE_string(
+    'level_name', 'explore_goal_locations_small',
+    'A DeepMind Lab level, dmlab30 for that suite, an Atari game in snake case '
+    '(space_invaders), or gym:<id> of a Gymnasium environment with Discrete '
+    'actions and Box observations (gym:CartPole-v1).')
+flags.DEFINE_integer(
+    'width', 96, 'Width of the observation in pixels. (Atari: 84. gym: unused.)')
+flags.DEFINE_integer(
+    'height', 72,
+    'Height of the observation in pixels. (Atari: 84. gym: unused.)')
+flags.DEFINE_bool(
+    'full_action_set', False,
+    'Use all 18 actions of Atari instead of the game\'s own.')
+
+flags.DEFINE_enum(
+    'network', 'deep', ['deep', 'shallow', 'vector', 'auto'],
+    'Torso of the network (paper, Figure 3); vector is two linear layers for '
+    'observations that are no images; auto is vector or shallow, by the '
+    'observation. (Atari: shallow. gym: auto.)')
+flags.DEFINE_bool(
+    'use_lstm', True, 'Whether the network has an LSTM core. (Atari, gym: no.)')
+
+flags.DEFINE_float(
+    'learning_rate', 0.00048, 'Learning rate at the start; it falls linearly to '
+    '0. (Atari, gym: 0.0006.)')
+flags.DEFINE_float('decay', .99, 'Decay of RMSProp\'s mean square.')
+flags.DEFINE_float('momentum', 0., 'Momentum of RMSProp.')
+flags.DEFINE_float(
+    'epsilon', .1, 'Epsilon of RMSProp, inside the root. (Atari, gym: 0.01.)')
+flags.DEFINE_float(
+    'gradient_norm_clip', 0., 'Norm to which the gradient over all weights is '
+    'clipped; 0 does not clip. (Atari, gym: 40.)')
+
+flags.DEFINE_enum(
+    'xla', 'auto', ['auto', 'on', 'off'],
+    'Whether XLA compiles the networks; auto does on GPUs.')
+flags.DEFINE_integer(
+    'num_learner_devices', 0, 'Devices that share a batch: GPUs, or logical '
+    'CPUs where there is none; 0 takes all GPUs, or one CPU.')
+flags.DEFINE_integer(
+    'num_pools', 0, 'Pools that the environments are spread over, each with its '
+    'own actor thread; 0 chooses by suite.')
+flags.DEFINE_integer(
+    'pool_batch_size', 0, 'Environments that a pool hands out at a time at the '
+    'most (Atari: exactly); 0 chooses by suite.')
+flags.DEFINE_integer(
+    'environment_threads', 0, 'Threads (Atari) or processes (gym) per machine '
+    'that step environments; 0 takes one per core.')
+flags.DEFINE_integer(
+    'inference_minimum_batch_size', 1, 'Environments that the policy waits for '
+    'before it runs, if there are several pools.')
+flags.DEFINE_integer(
+    'inference_maximum_batch_size', 1024, 'Environments that the policy runs on '
+    'at once at the most.')
+flags.DEFINE_integer(
+    'inference_timeout_ms', 100, 'Milliseconds after which the policy runs on '
+    'fewer environments than the minimum.')
+flags.DEFINE_integer(
+    'queue_capacity', 0, 'Unrolls that wait for the learner at the most; then '
+    'actors wait. 0 takes --batch_size.')
+
+flags.DEFINE_float(
+    'save_checkpoint_secs', 120., 'Seconds between two checkpoints.')
+flags.DEFINE_integer('keep_checkpoints', 3, 'Checkpoints to keep.')
+flags.DEFINE_float('log_interval_secs', 10., 'Seconds between two log entries.')
+flags.DEFINE_float(
+    'batch_timeout_secs', 600., 'Seconds without a batch after which training '
+    'gives up.')
+
+
+def _config():
+  if FLAGS.task != -1:
+    raise config_lib.ConfigError(
+        f'--task={FLAGS.task} cannot work: this version runs on one machine, '
+        'leave --task at -1.')
+  values = FLAGS.flag_values_dict()
+  given = {name for name in values if FLAGS[name].present}
+  return config_lib.resolve(values, given)
+
+
+def main(argv):
+  """Trains or tests as the flags say; ends with one line where it cannot."""
+  if len(argv) > 1:
+    raise app.UsageError(f'Unexpected arguments: {" ".join(argv[1:])}')
+  logging.set_verbosity(logging.INFO)
+  try:
+    config = _config()
+    # Bad flags are answered before TensorFlow's seconds of loading.
+    from scalable_agent import checkpoint
+    from scalable_agent import training
+    logging.info('Configuration: %s', config.to_json())
+    try:
+      training.train(config) if config.mode == 'train' else (
+          training.test(config))
+    except (checkpoint.CheckpointError, training.TrainingError) as e:
+      _exit(e)
+  except (config_lib.ConfigError, PoolError) as e:
+    _exit(e)
+
+
+def _exit(error):
+  sys.stderr.write(f'Error: {error}\n')
+  sys.exit(1)
+
+
+if __name__ == '__main__':
+  app.run(main)

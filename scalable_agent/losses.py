@@ -1,0 +1,78 @@
+"""Reward clipping and the three losses of the actor-critic.
+
+Losses are summed over time and batch, never averaged (paper, Table D.1), so
+that the gradient of a batch is the sum of the gradients of its parts.
+"""
+
+import tensorflow as tf
+
+REWARD_CLIPPINGS = ('abs_one', 'soft_asymmetric', 'none')
+
+
+def clip_rewards(rewards, mode):
+  """Clips rewards for the learner.
+
+  `soft_asymmetric` is the optimistic asymmetric clipping as released, 5 tanh(r/5)
+  and 0.3 times that where r < 0. Figure D.1 of the paper prints it as
+  0.3 min(tanh r, 0) + 5 max(tanh r, 0), which saturates five times earlier.
+
+  Args:
+    rewards: float32 tensor of any shape.
+    mode: 'abs_one' (to [-1, 1]), 'soft_asymmetric' or 'none'.
+
+  Returns:
+    float32 tensor of the same shape.
+
+  Raises:
+    ValueError: `mode` is none of these.
+  """
+  if mode == 'abs_one':
+    return tf.clip_by_value(rewards, -1., 1.)
+  if mode == 'soft_asymmetric':
+    squeezed = tf.tanh(rewards / 5.)
+    return tf.where(rewards < 0., .3 * squeezed, squeezed) * 5.
+  if mode == 'none':
+    return tf.identity(rewards)
+  raise ValueError(
+      f'reward_clipping is {mode!r}, expected one of {REWARD_CLIPPINGS}.')
+
+
+def compute_baseline_loss(advantages):
+  """Half the squared error, so that d loss / d baseline = -advantage.
+
+  Args:
+    advantages: float32 [T, B], vs - V(x).
+
+  Returns:
+    float32 scalar.
+  """
+  return .5 * tf.reduce_sum(tf.square(advantages))
+
+
+def compute_entropy_loss(logits):
+  """Minus the entropy of the policy.
+
+  Args:
+    logits: float32 [T, B, NUM_ACTIONS], un-normalised.
+
+  Returns:
+    float32 scalar.
+  """
+  log_policy = tf.nn.log_softmax(logits)
+  return tf.reduce_sum(tf.exp(log_policy) * log_policy)
+
+
+def compute_policy_gradient_loss(logits, actions, advantages):
+  """-log pi(a) times the advantage, which is taken as a constant.
+
+  Args:
+    logits: float32 [T, B, NUM_ACTIONS], un-normalised.
+    actions: int32 [T, B].
+    advantages: float32 [T, B].
+
+  Returns:
+    float32 scalar.
+  """
+  cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(
+      labels=actions, logits=logits)
+  return tf.reduce_sum(cross_entropy * tf.stop_gradient(advantages))

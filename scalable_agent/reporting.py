@@ -1,0 +1,212 @@
+"""What a run tells: progress line, metrics.jsonl, episodes.csv, TensorBoard."""
+
+import collections
+import csv
+import json
+import os
+import sys
+import threading
+import time
+
+from absl import logging
+import numpy as np
+import tensorflow as tf
+
+EPISODE_FIELDS = ('frames', 'level', 'episode_return', 'episode_frames')
+_RECENT_EPISODES = 100
+
+
+def _keep_until(path, frames, frames_of_line, header_lines):
+  """Drops the lines that a run wrote after the checkpoint it resumes from."""
+  if not os.path.exists(path):
+    return
+  with open(path) as f:
+    lines = f.readlines()
+  kept = lines[:header_lines]
+  for line in lines[header_lines:]:
+    try:
+      if frames_of_line(line) <= frames:
+        kept.append(line)
+    except (ValueError, KeyError):
+      pass  # The line that was being written when the run was killed.
+  if len(kept) != len(lines):
+    with open(path + '.tmp', 'w') as f:
+      f.writelines(kept)
+    os.replace(path + '.tmp', path)
+
+
+def _short(number):
+  for unit, size in (('G', 1e9), ('M', 1e6), ('k', 1e3)):
+    if number >= size:
+      return f'{number / size:.2f}{unit}'
+  return f'{number:.0f}'
+
+
+def _duration(seconds):
+  minutes, seconds = divmod(int(seconds), 60)
+  hours, minutes = divmod(minutes, 60)
+  return f'{hours}:{minutes:02d}:{seconds:02d}'
+
+
+def progress_text(frames, total_frames, fps, returns, policy_lag):
+  """One line on how the run is doing.
+
+  Args:
+    frames: Environment frames so far.
+    total_frames: Environment frames the run is to take.
+    fps: Environment frames per second.
+    returns: The recent episode returns, newest last.
+    policy_lag: Mean learner steps between acting and training.
+  """
+  left = _duration((total_frames - frames) / fps) if fps else 'unknown'
+  mean = (f'{np.mean(returns):.2f} over {len(returns)} games' if returns else
+          'no game finished yet')
+  return (f'frames {_short(frames)} of {_short(total_frames)} '
+          f'({100. * frames / total_frames:.1f} %) | {_short(fps)} frames/s | '
+          f'mean return {mean} | policy lag {policy_lag:.1f} | '
+          f'time left {left}')
+
+
+class ProgressLine:
+  """A line that is overwritten on a terminal, and log lines elsewhere."""
+
+  def __init__(self, stream=None):
+    self._stream = stream or sys.stderr
+    self._is_terminal = self._stream.isatty()
+
+  def show(self, text):
+    """Shows `text` in place of what was shown before."""
+    if self._is_terminal:
+      width = os.get_terminal_size(self._stream.fileno()).columns
+      self._stream.write('\r\x1b[K' + text[:width - 1])
+      self._stream.flush()
+    else:
+      logging.info('%s', text)
+
+  def end(self):
+    """Leaves the line as it is, so that what follows starts on its own."""
+    if self._is_terminal:
+      self._stream.write('\n')
+      self._stream.flush()
+
+
+class Reporter:
+  """Gathers episodes and learner steps and writes them at intervals.
+
+  `episode` may be called by any thread, the rest by one.
+  """
+
+  def __init__(self, logdir, frames, total_frames, interval_secs):
+    """Opens the files of a run, new or resumed.
+
+    Args:
+      logdir: The run's directory.
+      frames: Environment frames the run has behind it. What the files say of
+        later ones was lost with the run that wrote them, and is dropped.
+      total_frames: Environment frames the run is to take.
+      interval_secs: Seconds between two writes.
+    """
+    self._total_frames = total_frames
+    self._interval = interval_secs
+    self._frames = self._written_frames = frames
+    self._lock = threading.Lock()
+    self._new_episodes = []
+    self._recent_returns = collections.deque(maxlen=_RECENT_EPISODES)
+    self._sums = collections.Counter()
+    self._lag_max = 0
+    self._steps = 0
+    self._start = self._written_time = time.time()
+    self._progress = ProgressLine()
+
+    metrics_path = os.path.join(logdir, 'metrics.jsonl')
+    episodes_path = os.path.join(logdir, 'episodes.csv')
+    _keep_until(metrics_path, frames,
+                lambda line: json.loads(line)['frames'], 0)
+    _keep_until(episodes_path, frames,
+                lambda line: int(line.split(',')[0]), 1)
+    self._metrics = open(metrics_path, 'a', buffering=1)
+    self._episodes = open(episodes_path, 'a', buffering=1, newline='')
+    self._episode_writer = csv.writer(self._episodes, lineterminator='\n')
+    if self._episodes.tell() == 0:
+      self._episode_writer.writerow(EPISODE_FIELDS)
+    self._summaries = tf.summary.create_file_writer(logdir)
+
+  def episode(self, episode):
+    """Notes a finished game, an `actor.Episode`."""
+    with self._lock:
+      self._new_episodes.append((self._frames, episode))
+
+  def step(self, frames, logs, policy_lags):
+    """Notes a learner step.
+
+    Args:
+      frames: Environment frames trained on so far.
+      logs: A dict of floats from the learner.
+      policy_lags: int64 [B], learner steps between acting and training.
+    """
+    self._frames = frames
+    self._sums.update(logs)
+    self._sums.update(policy_lag_mean=float(np.mean(policy_lags)))
+    self._lag_max = max(self._lag_max, int(np.max(policy_lags)))
+    self._steps += 1
+
+  def due(self):
+    """Whether the next `write` is due."""
+    return time.time() - self._written_time >= self._interval
+
+  def write(self, learner_steps, gauges, stage_seconds):
+    """Writes what has gathered, and shows progress.
+
+    Args:
+      learner_steps: Updates so far.
+      gauges: A dict of further values to log as they are now.
+      stage_seconds: A dict of stage name to seconds since the last write.
+    """
+    now = time.time()
+    elapsed = now - self._written_time
+    fps = (self._frames - self._written_frames) / elapsed
+    metrics = dict(
+        frames=self._frames,
+        wall_time=now - self._start,
+        fps=fps,
+        learner_steps=learner_steps)
+    steps = max(self._steps, 1)
+    metrics.update((name, value if name == 'skipped' else value / steps)
+                   for name, value in self._sums.items())
+    metrics.update(policy_lag_max=self._lag_max, **gauges)
+    metrics.update((f'time_{name}', seconds / elapsed)
+                   for name, seconds in stage_seconds.items())
+
+    with self._lock:
+      episodes, self._new_episodes = self._new_episodes, []
+    with self._summaries.as_default():
+      for frames, episode in episodes:
+        self._write_episode(frames, episode)
+      for name, value in metrics.items():
+        tf.summary.scalar(name, value, step=self._frames)
+    self._summaries.flush()
+    if self._steps:
+      self._metrics.write(json.dumps(metrics) + '\n')
+      self._progress.show(progress_text(
+          self._frames, self._total_frames, fps, self._recent_returns,
+          metrics['policy_lag_mean']))
+
+    self._written_time, self._written_frames = now, self._frames
+    self._sums.clear()
+    self._lag_max = self._steps = 0
+
+  def _write_episode(self, frames, episode):
+    self._recent_returns.append(episode.episode_return)
+    self._episode_writer.writerow(
+        (frames, episode.level_name, f'{episode.episode_return:g}',
+         episode.episode_frames))
+    for name in ('episode_return', 'episode_frames'):
+      tf.summary.scalar(f'{episode.level_name}/{name}',
+                        getattr(episode, name), step=frames)
+
+  def close(self):
+    """Closes the files. `write` first."""
+    self._progress.end()
+    self._metrics.close()
+    self._episodes.close()
+    self._summaries.close()

@@ -1,0 +1,30 @@
+"""Where the time goes: seconds per stage of a loop."""
+
+import contextlib
+import threading
+import time
+
+
+class StageTimes:
+  """Adds up wall time by stage. Stages may be timed by several threads."""
+
+  def __init__(self):
+    self._seconds = {}
+    self._lock = threading.Lock()
+
+  @contextlib.contextmanager
+  def stage(self, name):
+    """Adds the time spent in the `with` block to stage `name`."""
+    start = time.perf_counter()
+    try:
+      yield
+    finally:
+      elapsed = time.perf_counter() - start
+      with self._lock:
+        self._seconds[name] = self._seconds.get(name, 0.) + elapsed
+
+  def take(self):
+    """Returns seconds by stage since the last take."""
+    with self._lock:
+      seconds, self._seconds = self._seconds, {}
+    return seconds

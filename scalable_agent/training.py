@@ -1,0 +1,304 @@
+"""The training run: builds the parts, connects them, and turns the wheel."""
+
+import contextlib
+import signal
+import threading
+import time
+
+from absl import logging
+import tensorflow as tf
+
+from scalable_agent import actor
+from scalable_agent import checkpoint
+from scalable_agent import config as config_lib
+from scalable_agent import devices as devices_lib
+from scalable_agent import dynamic_batching
+from scalable_agent import evaluation
+from scalable_agent import inference
+from scalable_agent import learner as learner_lib
+from scalable_agent import networks
+from scalable_agent import reporting
+from scalable_agent import staging
+from scalable_agent import suites
+from scalable_agent import timing
+
+# Consecutive updates with gradients that are not finite before a run stops.
+MAX_SKIPPED_UPDATES = 100
+_MAX_TEST_ENVIRONMENTS = 32
+# Test games start from other no-ops and resets than training games.
+_TEST_SEED = 1_000_003
+
+
+class TrainingError(RuntimeError):
+  """Training cannot go on; the message says why, the last state is saved."""
+
+
+@contextlib.contextmanager
+def stop_on_signals():
+  """Yields an event that the first SIGINT or SIGTERM sets.
+
+  A second signal does what it would have done without this.
+  """
+  stop = threading.Event()
+  signals = (signal.SIGINT, signal.SIGTERM)
+  previous = {s: signal.getsignal(s) for s in signals}
+
+  def restore():
+    for s, handler in previous.items():
+      signal.signal(s, handler)
+
+  def on_signal(signum, unused_frame):
+    stop.set()
+    restore()
+    logging.info('%s: saving and stopping.', signal.Signals(signum).name)
+
+  for s in signals:
+    signal.signal(s, on_signal)
+  try:
+    yield stop
+  finally:
+    restore()
+
+
+def create_agent(config, pool):
+  """Makes the agent for a pool's observations and actions."""
+  network = config.network
+  if network == 'auto':
+    is_vector = len(pool.observation_spec[0].shape) == 1
+    network = 'vector' if is_vector else 'shallow'
+  try:
+    return networks.Agent(pool.num_actions, pool.observation_spec, network,
+                          config.use_lstm)
+  except ValueError as e:
+    raise config_lib.ConfigError(str(e)) from e
+
+
+def create_learner(config, agent, devices):
+  """Makes the learner of a configuration."""
+  return learner_lib.Learner(
+      agent,
+      learner_lib.create_strategy(devices.learner),
+      learner_lib.LossSettings(
+          discounting=config.discounting,
+          reward_clipping=config.reward_clipping,
+          baseline_cost=config.baseline_cost,
+          entropy_cost=config.entropy_cost,
+          clip_rho_threshold=config.clip_rho_threshold or None,
+          clip_pg_rho_threshold=config.clip_pg_rho_threshold or None,
+          lambda_=config.vtrace_lambda),
+      learner_lib.OptimizerSettings(
+          learning_rate=config.learning_rate,
+          total_environment_frames=config.total_environment_frames,
+          decay=config.decay,
+          momentum=config.momentum,
+          epsilon=config.epsilon,
+          gradient_norm_clip=config.gradient_norm_clip),
+      seed=config.seed,
+      frames_per_step=config.frames_per_step,
+      jit_compile=devices.jit_compile)
+
+
+def _facts(pool):
+  """What the environments turned out to be, for `config.json`."""
+  return dict(
+      num_actions=pool.num_actions,
+      observation_shapes=[spec.shape for spec in pool.observation_spec])
+
+
+class _Run:
+  """The parts of a training run, connected and started."""
+
+  def __init__(self, config, pools, devices):
+    self.config = config
+    agent = create_agent(config, pools[0])
+    for line in config_lib.prepare_logdir(config, _facts(pools[0])):
+      logging.warning('Differs from the run so far: %s', line)
+    self.learner = create_learner(config, agent, devices)
+    self.checkpointer = checkpoint.Checkpointer(
+        config.logdir, self.learner, config.to_json(), config.keep_checkpoints)
+    path = self.checkpointer.restore()
+    if path:
+      logging.info('Resuming from %s', path)
+
+    self.reporter = reporting.Reporter(
+        config.logdir, self.learner.frames, config.total_environment_frames,
+        config.log_interval_secs)
+    self.times = timing.StageTimes()
+    self._policy = inference.Policy(
+        agent, self.learner.weights(), self.learner.steps,
+        # A resumed run does not draw the same actions again.
+        seed=config.seed + self.learner.steps,
+        device=devices.inference, jit_compile=devices.jit_compile)
+    self._batched_policy = dynamic_batching.batch_fn_with_options(
+        config.inference_minimum_batch_size,
+        config.inference_maximum_batch_size,
+        config.inference_timeout_ms)(self._policy)
+
+    self._queue = staging.TrajectoryQueue(config.queue_capacity)
+    self._staging = staging.StagingArea(
+        self._queue, config.batch_size,
+        lambda batch: (batch, self.learner.place(batch)))
+    self._actors = actor.ActorThreads(
+        pools, lambda pool: self._act(agent, pool))
+
+  def _act(self, agent, pool):
+    actor.run_actor(
+        pool, self._batched_policy, agent.initial_state(pool.num_environments),
+        self.config.unroll_length, self.config.num_action_repeats,
+        self._queue.put, self.reporter.episode, self.times)
+
+  def next_batch(self, stop):
+    """Returns the next staged batch, or None when `stop` is set."""
+    started = time.time()
+    with self.times.stage('learner_wait'):
+      while not stop.is_set():
+        self._actors.check()
+        try:
+          return self._staging.get(timeout=.5)
+        except TimeoutError:
+          waited = time.time() - started
+          if waited > self.config.batch_timeout_secs:
+            raise TrainingError(
+                f'No batch of {self.config.batch_size} unrolls within '
+                f'{waited:.0f} s (--batch_timeout_secs): '
+                f'{len(self._queue)} are in the queue. The environments are '
+                'stuck, or too slow for this limit.') from None
+    return None
+
+  def train_on(self, batch):
+    """Updates the weights, and gives them to the actors."""
+    unrolls, placed = batch
+    with self.times.stage('learner_step'):
+      logs = self.learner.step(placed)
+    steps = self.learner.steps
+    with self.times.stage('learner_publish'):
+      self._policy.update(self.learner.weights(), steps)
+    self.reporter.step(
+        self.learner.frames, logs, steps - 1 - unrolls.policy_version)
+    return logs
+
+  def report(self):
+    """Writes metrics and progress."""
+    batches, entries = self._batched_policy.take_statistics()
+    self.reporter.write(
+        self.learner.steps,
+        dict(queue_size=len(self._queue),
+             inference_batch_mean=entries / max(batches, 1)),
+        self.times.take())
+
+  def close(self):
+    """Ends all threads and environments, and writes what is left to write."""
+    self._staging.close()
+    self._batched_policy.close()
+    self._actors.close()
+    self.report()
+    self.reporter.close()
+
+
+def train(config):
+  """Trains until the frames are used up or a signal says stop.
+
+  Args:
+    config: A `config.Config`.
+
+  Raises:
+    config.ConfigError: The configuration cannot work, or the log directory is
+      another run's.
+    environments.PoolError: Environments cannot be made, or died.
+    checkpoint.CheckpointError: There are checkpoints, and all are corrupt.
+    TrainingError: Training cannot go on.
+  """
+  devices = devices_lib.choose_devices(config.num_learner_devices, config.xla)
+  with stop_on_signals() as stop, contextlib.ExitStack() as stack:
+    pools = suites.make_pools(
+        config, config.num_actors, config.num_pools, config.pool_batch_size,
+        config.seed)
+    for pool in pools:
+      stack.callback(pool.close)
+    run = _Run(config, pools, devices)
+    stack.callback(run.checkpointer.save)
+    stack.callback(run.close)
+    logging.info(
+        'Training %s: %d environments in %d pools, learner on %s, inference on '
+        '%s, XLA %s', config.level_name, config.num_actors, len(pools),
+        ', '.join(devices.learner), devices.inference,
+        'on' if devices.jit_compile else 'off')
+    _loop(run, stop)
+
+
+def _loop(run, stop):
+  saved_time = time.time()
+  skipped_in_a_row = 0
+  while run.learner.frames < run.config.total_environment_frames:
+    batch = run.next_batch(stop)
+    if batch is None:
+      return
+    logs = run.train_on(batch)
+    skipped_in_a_row = skipped_in_a_row + 1 if logs['skipped'] else 0
+    if skipped_in_a_row >= MAX_SKIPPED_UPDATES:
+      raise TrainingError(
+          f'The gradients of {skipped_in_a_row} updates in a row were not '
+          'finite. The weights before them are saved; try a smaller '
+          f'--learning_rate than {run.config.learning_rate:g} or a larger '
+          f'--epsilon than {run.config.epsilon:g}.')
+    if run.reporter.due():
+      run.report()
+    if time.time() - saved_time >= run.config.save_checkpoint_secs:
+      run.checkpointer.save()
+      saved_time = time.time()
+
+
+def test(config):
+  """Plays `test_num_episodes` games with the newest checkpoint.
+
+  Args:
+    config: A `config.Config`.
+
+  Returns:
+    The scores, as `evaluation.write_scores` wrote them.
+
+  Raises:
+    config.ConfigError: There is no checkpoint, or it is another run's.
+    environments.PoolError: Environments cannot be made, or died.
+    checkpoint.CheckpointError: All checkpoints are corrupt.
+  """
+  if tf.train.latest_checkpoint(config.logdir) is None:
+    raise config_lib.ConfigError(
+        f'--mode=test needs a checkpoint, and --logdir={config.logdir} has '
+        'none. Train first, or name the log directory of a run.')
+  devices = devices_lib.choose_devices(config.num_learner_devices, config.xla)
+  size = min(config.test_num_episodes, _MAX_TEST_ENVIRONMENTS)
+  (pool,) = suites.make_pools(config, size, 1, size, config.seed + _TEST_SEED)
+  try:
+    agent = create_agent(config, pool)
+    config_lib.check_logdir(config, _facts(pool))
+    learner = create_learner(config, agent, devices)
+    path = checkpoint.Checkpointer(
+        config.logdir, learner, config.to_json()).restore()
+    logging.info('Testing %s of %s', path, config.level_name)
+    policy = inference.Policy(
+        agent, learner.weights(), learner.steps, config.seed + _TEST_SEED,
+        devices.inference, devices.jit_compile)
+    progress = reporting.ProgressLine()
+    episodes = []
+
+    def on_episode(episode):
+      episodes.append(episode)
+      progress.show(f'{config.level_name}: game {len(episodes)} of '
+                    f'{config.test_num_episodes}, return '
+                    f'{episode.episode_return:g}')
+
+    evaluation.play(pool, policy, agent.initial_state(size),
+                    config.num_action_repeats, config.test_num_episodes,
+                    on_episode)
+    progress.end()
+  finally:
+    pool.close()
+  scores = evaluation.write_scores(
+      config.logdir, {config.level_name: episodes}, learner.frames)
+  for level_name, score in scores['levels'].items():
+    logging.info('%s: mean return %.2f, standard error %s, %d games, after %d '
+                 'frames of training', level_name, score['mean'],
+                 score['standard_error'], score['num_episodes'],
+                 scores['frames'])
+  return scores

@@ -1,0 +1,181 @@
+r"""V-trace off-policy actor-critic targets.
+
+Espeholt et al., "IMPALA: Scalable Distributed Deep-RL with Importance Weighted
+Actor-Learner Architectures", 2018, https://arxiv.org/abs/1802.01561, section 4.
+
+T is the number of time steps, B the batch size. Index t of `actions`,
+`discounts` and `rewards` is what followed the state whose value is `values[t]`.
+"""
+
+import collections
+
+import tensorflow as tf
+
+VTraceFromLogitsReturns = collections.namedtuple(
+    'VTraceFromLogitsReturns',
+    ['vs', 'pg_advantages', 'log_rhos',
+     'behaviour_action_log_probs', 'target_action_log_probs'])
+
+VTraceReturns = collections.namedtuple('VTraceReturns', 'vs pg_advantages')
+
+
+def log_probs_from_logits_and_actions(policy_logits, actions):
+  """Log-probabilities of the actions taken under a softmax policy.
+
+  Args:
+    policy_logits: float32 [T, B, NUM_ACTIONS], un-normalised.
+    actions: int32 [T, B].
+
+  Returns:
+    float32 [T, B].
+
+  Raises:
+    ValueError: An argument has another rank.
+  """
+  policy_logits = tf.convert_to_tensor(policy_logits, dtype=tf.float32)
+  actions = tf.convert_to_tensor(actions, dtype=tf.int32)
+  policy_logits.shape.assert_has_rank(3)
+  actions.shape.assert_has_rank(2)
+  return -tf.nn.sparse_softmax_cross_entropy_with_logits(
+      logits=policy_logits, labels=actions)
+
+
+def from_logits(behaviour_policy_logits, target_policy_logits, actions,
+                discounts, rewards, values, bootstrap_value,
+                clip_rho_threshold=1.0, clip_pg_rho_threshold=1.0,
+                lambda_=1.0, name='vtrace_from_logits'):
+  """V-trace for softmax policies.
+
+  The behaviour policy (mu in the paper) took the actions, the target policy
+  (pi) is being learned.
+
+  Args:
+    behaviour_policy_logits: float32 [T, B, NUM_ACTIONS], un-normalised.
+    target_policy_logits: float32 [T, B, NUM_ACTIONS], un-normalised.
+    actions: int32 [T, B], drawn from the behaviour policy.
+    discounts: float32 [T, B], 0 where the episode ended.
+    rewards: float32 [T, B].
+    values: float32 [T, B], estimates V(x_t) under the target policy.
+    bootstrap_value: float32 [B], the estimate V(x_T).
+    clip_rho_threshold: As in `from_importance_weights`.
+    clip_pg_rho_threshold: As in `from_importance_weights`.
+    lambda_: As in `from_importance_weights`.
+    name: Name scope of the operations.
+
+  Returns:
+    A `VTraceFromLogitsReturns` of float32 [T, B] tensors: `vs` and
+    `pg_advantages` as in `from_importance_weights`; `log_rhos`, the log
+    importance weights; `behaviour_action_log_probs` and
+    `target_action_log_probs`, log mu(a_t) and log pi(a_t).
+
+  Raises:
+    ValueError: An argument has another rank.
+  """
+  behaviour_policy_logits = tf.convert_to_tensor(
+      behaviour_policy_logits, dtype=tf.float32)
+  target_policy_logits = tf.convert_to_tensor(
+      target_policy_logits, dtype=tf.float32)
+
+  with tf.name_scope(name):
+    target_action_log_probs = log_probs_from_logits_and_actions(
+        target_policy_logits, actions)
+    behaviour_action_log_probs = log_probs_from_logits_and_actions(
+        behaviour_policy_logits, actions)
+    log_rhos = target_action_log_probs - behaviour_action_log_probs
+    returns = from_importance_weights(
+        log_rhos, discounts, rewards, values, bootstrap_value,
+        clip_rho_threshold, clip_pg_rho_threshold, lambda_)
+    return VTraceFromLogitsReturns(
+        vs=returns.vs,
+        pg_advantages=returns.pg_advantages,
+        log_rhos=log_rhos,
+        behaviour_action_log_probs=behaviour_action_log_probs,
+        target_action_log_probs=target_action_log_probs)
+
+
+def from_importance_weights(log_rhos, discounts, rewards, values,
+                            bootstrap_value,
+                            clip_rho_threshold=1.0, clip_pg_rho_threshold=1.0,
+                            lambda_=1.0,
+                            name='vtrace_from_importance_weights'):
+  r"""V-trace from log importance weights.
+
+  Equation 1 of the paper, computed backwards by Remark 1:
+
+      v_s = V(x_s) + delta_s + gamma_s c_s (v_{s+1} - V(x_{s+1}))
+      delta_s = min(rho_bar, rho_s) (r_s + gamma_s V(x_{s+1}) - V(x_s))
+      c_s = lambda min(1, rho_s)
+
+  All tensors may have the same number of further dimensions, e.g. `rewards`
+  [T, B, C], `values` [T, B, C] and `bootstrap_value` [B, C].
+
+  Args:
+    log_rhos: float32 [T, B], log(pi(a_t | x_t) / mu(a_t | x_t)).
+    discounts: float32 [T, B], 0 where the episode ended.
+    rewards: float32 [T, B].
+    values: float32 [T, B], estimates V(x_t) under the target policy.
+    bootstrap_value: float32 [B], the estimate V(x_T).
+    clip_rho_threshold: Scalar, rho_bar of the paper: the level at which the
+      weights of the temporal differences are truncated. None does not truncate.
+    clip_pg_rho_threshold: Scalar, the level at which the weights rho_s of the
+      policy gradient rho_s (r_s + gamma v_{s+1} - V(x_s)) are truncated (paper,
+      section 4.2). None does not truncate.
+    lambda_: Scalar in [0, 1], the additional discount of Remark 2.
+    name: Name scope of the operations.
+
+  Returns:
+    A `VTraceReturns` of float32 [T, B] tensors through which no gradient flows:
+    `vs`, the regression targets of the baseline, and `pg_advantages`, the
+    advantages of the policy gradient.
+
+  Raises:
+    ValueError: An argument has another rank, or T is not statically known.
+  """
+  log_rhos = tf.convert_to_tensor(log_rhos, dtype=tf.float32)
+  discounts = tf.convert_to_tensor(discounts, dtype=tf.float32)
+  rewards = tf.convert_to_tensor(rewards, dtype=tf.float32)
+  values = tf.convert_to_tensor(values, dtype=tf.float32)
+  bootstrap_value = tf.convert_to_tensor(bootstrap_value, dtype=tf.float32)
+
+  rank = log_rhos.shape.rank
+  values.shape.assert_has_rank(rank)
+  bootstrap_value.shape.assert_has_rank(rank - 1)
+  discounts.shape.assert_has_rank(rank)
+  rewards.shape.assert_has_rank(rank)
+  for threshold in (clip_rho_threshold, clip_pg_rho_threshold):
+    if threshold is not None:
+      tf.convert_to_tensor(threshold, tf.float32).shape.assert_has_rank(0)
+  if log_rhos.shape[0] is None:
+    raise ValueError(
+        'V-trace needs a static number of time steps, but log_rhos has shape '
+        f'{log_rhos.shape}.')
+
+  def truncate(rhos, threshold):
+    return rhos if threshold is None else tf.minimum(threshold, rhos)
+
+  with tf.name_scope(name):
+    rhos = tf.exp(log_rhos)
+    cs = lambda_ * tf.minimum(1.0, rhos)
+    values_t_plus_1 = tf.concat([values[1:], bootstrap_value[tf.newaxis]], 0)
+    deltas = truncate(rhos, clip_rho_threshold) * (
+        rewards + discounts * values_t_plus_1 - values)
+
+    vs = values + _reverse_linear_recursion(discounts * cs, deltas)
+
+    vs_t_plus_1 = tf.concat([vs[1:], bootstrap_value[tf.newaxis]], 0)
+    pg_advantages = truncate(rhos, clip_pg_rho_threshold) * (
+        rewards + discounts * vs_t_plus_1 - values)
+
+    return VTraceReturns(vs=tf.stop_gradient(vs),
+                         pg_advantages=tf.stop_gradient(pg_advantages))
+
+
+def _reverse_linear_recursion(decays, deltas):
+  """x_t = deltas_t + decays_t x_{t+1} with x_T = 0, for [T, ...] tensors."""
+  accumulator = tf.zeros_like(deltas[0])
+  xs = []
+  for decay, delta in zip(reversed(tf.unstack(decays)),
+                          reversed(tf.unstack(deltas))):
+    accumulator = delta + decay * accumulator
+    xs.append(accumulator)
+  return tf.stack(xs[::-1])

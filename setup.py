@@ -1,0 +1,44 @@
+"""Installs scalable_agent."""
+
+import pathlib
+import re
+
+import setuptools
+
+_ROOT = pathlib.Path(__file__).parent
+_VERSION = re.search(
+    r"__version__ = '(.+)'",
+    (_ROOT / 'scalable_agent' / '__init__.py').read_text()).group(1)
+
+setuptools.setup(
+    name='scalable_agent',
+    version=_VERSION,
+    description='IMPALA for TensorFlow 2: importance weighted actor-learner '
+                'architectures on Atari, Gymnasium and DeepMind Lab.',
+    long_description=(_ROOT / 'README.md').read_text(),
+    long_description_content_type='text/markdown',
+    license='Apache-2.0',
+    license_files=['LICENSE'],
+    packages=setuptools.find_packages(include=['scalable_agent*']),
+    python_requires='>=3.10',
+    install_requires=[
+        'absl-py>=2.1',
+        'ale-py>=0.12',
+        'gymnasium>=1.1',
+        'matplotlib>=3.8',
+        'numpy>=1.26',
+        'tensorboard>=2.19',
+        'tensorflow>=2.19',
+    ],
+    extras_require={
+        'gpu': ['tensorflow[and-cuda]'],
+        'test': ['hypothesis>=6', 'pytest>=8'],
+    },
+    classifiers=[
+        'Development Status :: 4 - Beta',
+        'Intended Audience :: Science/Research',
+        'License :: OSI Approved :: Apache Software License',
+        'Operating System :: POSIX :: Linux',
+        'Programming Language :: Python :: 3',
+        'Topic :: Scientific/Engineering :: Artificial Intelligence',
+    ])

@@ -1,0 +1,114 @@
+"""Fake environments, made in worker processes as 'tests.fakes:<function>'."""
+
+import os
+import sys
+import time
+
+import numpy as np
+
+from scalable_agent.environments import ArraySpec
+from scalable_agent.environments import PoolError
+
+
+class CountingEnvironment:
+  """Ends each episode after a number of steps, and shows where it is.
+
+  The reward of the k-th step of an episode (from 1) is action + k / 4. The
+  observation is float32 [identity, steps in this episode], and int32 [steps in
+  all, process id, whether TensorFlow is imported].
+  """
+
+  num_actions = 5
+
+  def __init__(self, level_name='counting', identity=0, episode_length=3,
+               seconds=0.0):
+    self.level_name = level_name
+    self.observation_spec = (
+        ArraySpec((2,), np.float32), ArraySpec((3,), np.int32))
+    self._identity = identity
+    self._episode_length = episode_length
+    self._seconds = seconds
+    self._episode_step = 0
+    self._total_step = 0
+
+  def _observe(self):
+    has_tensorflow = any(
+        name.split('.')[0] == 'tensorflow' for name in sys.modules)
+    return (np.array([self._identity, self._episode_step], np.float32),
+            np.array([self._total_step, os.getpid(), has_tensorflow], np.int32))
+
+  def initial(self):
+    return self._observe()
+
+  def step(self, action):
+    time.sleep(self._seconds)
+    self._total_step += 1
+    self._episode_step += 1
+    reward = action + self._episode_step / 4
+    done = self._episode_step == self._episode_length
+    if done:
+      self._episode_step = 0
+    return reward, done, self._observe()
+
+  def close(self):
+    pass
+
+
+class FailingEnvironment(CountingEnvironment):
+  """Does something bad in the step of a given number, from 1."""
+
+  def __init__(self, failure, failing_step, **kwargs):
+    super().__init__(**kwargs)
+    self._failure = failure
+    self._failing_step = failing_step
+
+  def step(self, action):
+    if self._total_step + 1 == self._failing_step:
+      if self._failure == 'raise':
+        raise KeyError('the engine\nwent away')
+      if self._failure == 'exit':
+        print('emulator: out of cheese', file=sys.stderr)
+        os._exit(23)
+      if self._failure == 'abort':
+        os.abort()
+      if self._failure == 'hang':
+        time.sleep(1000.0)
+      if self._failure == 'print':
+        for _ in range(100):
+          print('x' * 10000)
+    return super().step(action)
+
+
+class WrongObservationEnvironment(CountingEnvironment):
+  """Does not keep to its own spec, but so that NumPy would put up with it."""
+
+  def initial(self):
+    vector, numbers = super().initial()
+    return vector.astype(np.float64), numbers
+
+
+def counting(**kwargs):
+  return CountingEnvironment(**kwargs)
+
+
+def failing(**kwargs):
+  return FailingEnvironment(**kwargs)
+
+
+def wrong_observation(**kwargs):
+  return WrongObservationEnvironment(**kwargs)
+
+
+def cannot_make(level_name, error=None):
+  """Makes an environment, or raises the `error`, 'pool' or 'value'."""
+  if error == 'pool':
+    raise PoolError(level_name + ': no such level here')
+  if error == 'value':
+    raise ValueError('episode length of -1')
+  return CountingEnvironment(level_name)
+
+
+def with_actions(num_actions, **kwargs):
+  environment = CountingEnvironment(**kwargs)
+  environment.num_actions = num_actions
+  return environment
