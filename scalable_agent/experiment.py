@@ -144,7 +144,12 @@ flags.DEFINE_float(
     'gives up.')
 
 
-def _config():
+def config_from_flags():
+  """Returns the `config.Config` that the flags ask for.
+
+  Raises:
+    config_lib.ConfigError: A flag's value cannot work.
+  """
   if FLAGS.task != -1:
     raise config_lib.ConfigError(
         f'--task={FLAGS.task} cannot work: this version runs on one machine, '
@@ -160,7 +165,7 @@ def main(argv):
     raise app.UsageError(f'Unexpected arguments: {" ".join(argv[1:])}')
   logging.set_verbosity(logging.INFO)
   try:
-    config = _config()
+    config = config_from_flags()
     # Bad flags are answered before TensorFlow's seconds of loading.
     from scalable_agent import checkpoint
     from scalable_agent import training

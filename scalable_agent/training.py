@@ -105,7 +105,7 @@ def _facts(pool):
       observation_shapes=[spec.shape for spec in pool.observation_spec])
 
 
-class _Run:
+class Run:
   """The parts of a training run, connected and started."""
 
   def __init__(self, config, pools, devices):
@@ -215,7 +215,7 @@ def train(config):
         config.seed)
     for pool in pools:
       stack.callback(pool.close)
-    run = _Run(config, pools, devices)
+    run = Run(config, pools, devices)
     stack.callback(run.checkpointer.save)
     stack.callback(run.close)
     logging.info(

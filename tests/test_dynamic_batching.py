@@ -447,6 +447,22 @@ def test_a_free_slot_is_used_by_leftovers_at_once():
     np.testing.assert_array_equal(get(future), [i * 10] * (2 if i < 2 else 1))
 
 
+def test_a_leader_passes_free_slots_on():
+  gate = Gate(closed=2)
+  wrapped = dynamic_batching.batch_fn_with_options(
+      minimum_batch_size=2, maximum_batch_size=2, timeout_ms=None,
+      num_concurrent=2)(gate)
+  # The second call completes the minimum, but does not fit beside the first.
+  futures = [spawn_queued(wrapped, ints(1)), spawn(wrapped, ints(2, 3))]
+  gate.wait_entered(0)
+  gate.wait_entered(1)
+  assert gate.sizes() == [1, 2]
+  gate.open(0)
+  gate.open(1)
+  np.testing.assert_array_equal(get(futures[0]), [10])
+  np.testing.assert_array_equal(get(futures[1]), [20, 30])
+
+
 # -- Errors -------------------------------------------------------------------
 
 
@@ -576,9 +592,10 @@ def test_interrupt_in_the_leader_reaches_the_followers():
 
 
 @pytest.mark.skipif(not hasattr(signal, 'pthread_kill'), reason='needs signals')
-def test_interrupt_of_a_waiting_caller_hangs_nobody():
+@pytest.mark.parametrize('timeout_ms', [None, 1000])
+def test_interrupt_of_a_waiting_caller_hangs_nobody(timeout_ms):
   wrapped = dynamic_batching.batch_fn_with_options(
-      minimum_batch_size=3, timeout_ms=None)(len_of)
+      minimum_batch_size=3, timeout_ms=timeout_ms)(len_of)
   watchdog = threading.Timer(_TIMEOUT, wrapped.close)
   watchdog.daemon = True
   watchdog.start()
@@ -599,12 +616,14 @@ def test_interrupt_of_a_waiting_caller_hangs_nobody():
       wrapped(ints(0))
   finally:
     signal.signal(signal.SIGUSR1, previous)
-  # The follower is now at the head, and leads once the minimum is complete.
+  # The follower is now at the head, and leads once the minimum is complete or
+  # its time is up.
   futures = [get(helper)]
-  assert wrapped.waiting_entries() == 1
-  futures += [spawn(wrapped, ints(i)) for i in range(2)]
+  if timeout_ms is None:
+    assert wrapped.waiting_entries() == 1
+    futures += [spawn(wrapped, ints(i)) for i in range(2)]
   for future in futures:
-    np.testing.assert_array_equal(get(future), [3])
+    np.testing.assert_array_equal(get(future), [len(futures)])
   watchdog.cancel()
 
 

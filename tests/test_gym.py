@@ -14,7 +14,7 @@ from scalable_agent.environments import gym
 @pytest.fixture(autouse=True)
 def bounded():
   """Ends a test that hangs, and with it the run."""
-  faulthandler.dump_traceback_later(60.0, exit=True)
+  faulthandler.dump_traceback_later(40.0, exit=True)
   yield
   faulthandler.cancel_dump_traceback_later()
 

@@ -23,11 +23,15 @@ def _vector_env_class(level_name):
     raise environments.PoolError(
         f'{level_name} needs the package ale-py, which cannot be imported '
         f'({e}). Install it with: pip install ale-py') from e
+  if level_name not in roms.get_all_rom_ids():
+    raise environments.PoolError(
+        f'The installed ale-py knows no game {level_name}.')
   try:
     roms.get_rom_path(level_name)
-  except FileNotFoundError as e:
+  except OSError as e:
+    reason = ' '.join(str(e).split())
     raise environments.PoolError(
-        f'The installed ale-py has no ROM for {level_name}: {e}') from e
+        f'ale-py has no usable ROM for {level_name}: {reason}') from e
   return vector_env.AtariVectorEnv
 
 
@@ -89,26 +93,23 @@ class AtariPool(environments.Pool):
     self.observation_spec = (
         environments.ArraySpec((height, width, STACK), np.dtype(np.uint8)),)
     self.level_names = [level_name] * num_environments
-    self._num_action_repeats = num_action_repeats
     self._batch_size = batch_size or num_environments
     self._initial_results = self._env.reset(seed=seed)
     self._started = np.zeros([num_environments], bool)
-    self._game_frame = np.zeros([num_environments], np.int64)
+    self._game_start = np.zeros([num_environments], np.int64)
     self._return = np.zeros([num_environments], np.float32)
     self._step = np.zeros([num_environments], np.int32)
-    self._closed = False
 
   def recv(self):
     """See base class. Hands out `batch_size` environments."""
-    if self._closed:
-      raise environments.PoolError('The pool of environments is closed.')
+    env = self._open_env()
     if self._initial_results is not None:
       stacks, info = self._initial_results
       self._initial_results = None
       reward = np.zeros([self._batch_size], np.float32)
       ended = np.zeros([self._batch_size], bool)
     else:
-      stacks, reward, terminated, truncated, info = self._env.recv()
+      stacks, reward, terminated, truncated, info = env.recv()
       reward = reward.astype(np.float32)
       ended = terminated | truncated
     return self._output(info, stacks, reward, ended)
@@ -118,12 +119,11 @@ class AtariPool(environments.Pool):
     first = ~self._started[ids]
     self._started[ids] = True
 
-    # A lost life is reported like a finished game, but the game's frame counter
-    # goes on only after the former.
-    game_frame = info['episode_frame_number']
-    continues = game_frame == self._game_frame[ids] + self._num_action_repeats
-    game_over = ended & ~continues
-    self._game_frame[ids] = game_frame
+    # A lost life is reported like a finished game, but only after the latter
+    # does the frame at which the game began change.
+    game_start = info['frame_number'] - info['episode_frame_number']
+    game_over = ended & (game_start != self._game_start[ids])
+    self._game_start[ids] = game_start
 
     episode_return = self._return[ids] + reward
     episode_step = self._step[ids] + ~first
@@ -145,8 +145,14 @@ class AtariPool(environments.Pool):
 
   def send(self, ids, actions):
     """See base class. Call before the next `recv`."""
-    self._env.send(np.asarray(actions, np.int32))
+    self._open_env().send(np.asarray(actions, np.int32))
+
+  def _open_env(self):
+    env = self._env
+    if env is None:
+      raise environments.PoolError('The pool of environments is closed.')
+    return env
 
   def close(self):
     """See base class."""
-    self._closed = True
+    self._env = None  # ALE's threads end with the last reference.

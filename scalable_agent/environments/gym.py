@@ -178,8 +178,9 @@ def _observation_spec(level_name, space):
         '{}: observation space {} is neither a vector nor an image'.format(
             level_name, space))
   if dtype != np.uint8 and dtype.kind != 'f':
-    raise PoolError('{}: observation space {} is neither uint8 nor float'.format(
-        level_name, space))
+    raise PoolError(
+        '{}: observation space {} is neither uint8 nor float'.format(
+            level_name, space))
   if len(shape) == 2:
     shape += (1,)
   return ArraySpec(shape, dtype if dtype == np.uint8 else np.dtype(np.float32))

@@ -27,7 +27,7 @@ from scalable_agent.environments import StepOutputInfo
 from scalable_agent.environments import worker as worker_lib
 from scalable_agent.environments.worker_process import WorkerProcess
 
-# For ending when asked, and on SIGTERM. What SIGKILL ends only has to be reaped.
+# For ending when asked, and on SIGTERM; what gets SIGKILL is only to be reaped.
 _GRACE_SECONDS = 1.0
 _KILL_GRACE_SECONDS = 10.0
 
@@ -205,7 +205,8 @@ class ProcessPool(Pool):
     worker = WorkerProcess(ids, memory_fd)
     self._owner[ids.start:ids.stop] = len(self._workers)
     self._workers.append(worker)
-    # Not bound methods: the finaliser holds the selector, and must not hold us.
+    # Not bound methods: the finaliser holds the selector, and must not hold
+    # the pool.
     for channel, take in ((worker.control, ProcessPool._take_message),
                           (worker.output, ProcessPool._take_text)):
       self._selector.register(channel, selectors.EVENT_READ, (worker, take))
@@ -217,7 +218,8 @@ class ProcessPool(Pool):
     for i, (_, other_num_actions, other_specs) in enumerate(info):
       if (other_num_actions, other_specs) != (self.num_actions, specs):
         raise PoolError(
-            '{} has {} actions and observations {}, but {} has {} and {}'.format(
+            '{} has {} actions and observations {}, '
+            'but {} has {} and {}'.format(
                 self._describe([i]), other_num_actions, other_specs,
                 self._describe([0]), self.num_actions, specs))
 

@@ -114,8 +114,9 @@ def _check_observation(observation, observation_spec):
   for value, spec in zip(observation, observation_spec):
     value = np.asarray(value)
     if value.shape != spec.shape or value.dtype != spec.dtype:
-      raise ValueError('an observation of {} {} where its spec has {} {}'.format(
-          value.dtype, value.shape, spec.dtype, spec.shape))
+      raise ValueError(
+          'an observation of {} {} where its spec has {} {}'.format(
+              value.dtype, value.shape, spec.dtype, spec.shape))
 
 
 class _Worker:
