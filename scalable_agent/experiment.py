@@ -167,8 +167,10 @@ def main(argv):
   try:
     config = config_from_flags()
     # Bad flags are answered before TensorFlow's seconds of loading.
+    import tensorflow as tf
     from scalable_agent import checkpoint
     from scalable_agent import training
+    tf.get_logger().setLevel('WARNING')
     logging.info('Configuration: %s', config.to_json())
     try:
       training.train(config) if config.mode == 'train' else (

@@ -1,0 +1,26 @@
+"""Set-up of the whole test run."""
+
+import faulthandler
+import os
+
+import pytest
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+
+import tensorflow as tf  # pylint: disable=g-import-not-at-top
+
+# Only possible before TensorFlow has used a device, hence not in a fixture. Two
+# CPUs are for the tests with replicas; without GPUs, because what is compared
+# here needs full float32 precision.
+tf.config.set_visible_devices([], 'GPU')
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices('CPU')[0],
+    [tf.config.LogicalDeviceConfiguration()] * 2)
+
+
+@pytest.fixture
+def bounded():
+  """Ends a test that hangs, and with it the run."""
+  faulthandler.dump_traceback_later(120.0, exit=True)
+  yield
+  faulthandler.cancel_dump_traceback_later()
