@@ -189,13 +189,13 @@ def test_on_policy_lambda_is_truncated_td_lambda(lambda_):
       discount = discount * inputs['discounts'][t]
     return result + discount * values[s + n]
 
+  returns = vtrace.from_importance_weights(**inputs, lambda_=lambda_)
   for s in range(num_steps):
     longest = num_steps - s
     expected = lambda_ ** (longest - 1) * n_step_return(s, longest)
     for n in range(1, longest):
       expected = expected + (
           (1 - lambda_) * lambda_ ** (n - 1) * n_step_return(s, n))
-    returns = vtrace.from_importance_weights(**inputs, lambda_=lambda_)
     _assert_close(returns.vs[s], expected)
 
 
