@@ -179,6 +179,8 @@ def main(argv):
       _exit(e)
   except (config_lib.ConfigError, PoolError) as e:
     _exit(e)
+  except KeyboardInterrupt:
+    sys.exit(130)
 
 
 def _exit(error):

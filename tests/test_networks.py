@@ -95,7 +95,9 @@ def test_unroll_equals_steps(torso, use_lstm, instruction):
   agent = _agent(torso, use_lstm, instruction)
   params = _params(agent)
   actions, env_outputs = _inputs(torso, 5, 2, instruction=instruction)
-  assert env_outputs.done[1:].numpy().any()
+  env_outputs = env_outputs._replace(done=tf.constant(
+      [[True, False], [False, False], [False, True], [True, True],
+       [False, False]]))
   state = initial_state = _random_state(2) if use_lstm else ()
 
   outputs = []
@@ -376,12 +378,12 @@ def test_actions_are_drawn_from_the_policy():
     actions, logits = _sample(agent, params, seed, 20000)
     _assert_frequencies(actions, logits[0])
   step = tf.function(lambda seed: _sample_one(agent, params, seed))
-  actions = np.array([int(step(tf.constant([5, i]))) for i in range(1000)])
+  actions = np.array([int(step(tf.constant([5, i]))) for i in range(400)])
   _assert_frequencies(actions, logits[0])
   # Consecutive seeds are to be independent, too: look at pairs.
   policy = np.exp(logits[0]) / np.exp(logits[0]).sum()
   same = (actions[1:] == actions[:-1]).mean()
-  assert abs(same - (policy ** 2).sum()) < .08
+  assert abs(same - (policy ** 2).sum()) < .1
 
 
 def _sample_one(agent, params, seed):
