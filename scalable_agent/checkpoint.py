@@ -61,7 +61,7 @@ class Checkpointer:
     for path in reversed(paths):
       try:
         self._checkpoint.restore(path).assert_consumed()
-      except (tf.errors.OpError, AssertionError, ValueError) as e:
+      except (tf.errors.OpError, AssertionError, IndexError, ValueError) as e:
         logging.warning(
             'Checkpoint %s cannot be restored, trying the one before: %s',
             path, str(e).splitlines()[0])

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import json
+import math
 import os
 
 from scalable_agent import atari57
@@ -157,9 +158,13 @@ def _check(config):
     require(getattr(config, name) >= 1, name, 'it has to be 1 or more')
   for name in ('num_learner_devices', 'num_pools', 'pool_batch_size',
                'environment_threads', 'inference_timeout_ms',
+               'clip_rho_threshold', 'clip_pg_rho_threshold',
                'gradient_norm_clip', 'learning_rate', 'entropy_cost',
                'baseline_cost', 'momentum'):
     require(getattr(config, name) >= 0, name, 'it has to be 0 or more')
+  for name in ('gradient_norm_clip', 'learning_rate', 'entropy_cost',
+               'baseline_cost', 'momentum', 'epsilon'):
+    require(math.isfinite(getattr(config, name)), name, 'it has to be finite')
   for name in ('discounting', 'decay', 'vtrace_lambda'):
     require(0 <= getattr(config, name) <= 1, name, 'it has to be in [0, 1]')
   for name in ('epsilon', 'log_interval_secs', 'save_checkpoint_secs',
@@ -225,6 +230,8 @@ def check_logdir(config, facts):
   try:
     with open(path) as f:
       found = json.load(f)
+    if not isinstance(found, dict):
+      raise ValueError('no object')
   except ValueError as e:
     raise ConfigError(
         f'{path} is not readable as JSON ({e}). Repair it, or choose another '

@@ -161,10 +161,12 @@ def config_from_flags():
 
 def main(argv):
   """Trains or tests as the flags say; ends with one line where it cannot."""
-  if len(argv) > 1:
-    raise app.UsageError(f'Unexpected arguments: {" ".join(argv[1:])}')
   logging.set_verbosity(logging.INFO)
   try:
+    if len(argv) > 1:
+      raise config_lib.ConfigError(
+          f'Unexpected arguments: {" ".join(argv[1:])}. Flags are given as '
+          '--name=value, or --name and --noname where they are on or off.')
     config = config_from_flags()
     # Bad flags are answered before TensorFlow's seconds of loading.
     import tensorflow as tf
@@ -173,8 +175,8 @@ def main(argv):
     tf.get_logger().setLevel('WARNING')
     logging.info('Configuration: %s', config.to_json())
     try:
-      training.train(config) if config.mode == 'train' else (
-          training.test(config))
+      run = dict(train=training.train, test=training.test)[config.mode]
+      run(config)
     except (checkpoint.CheckpointError, training.TrainingError) as e:
       _exit(e)
   except (config_lib.ConfigError, PoolError) as e:

@@ -229,6 +229,8 @@ class Learner:
     finite = tf.math.is_finite(norm)
     clip = self._optimizer_settings.gradient_norm_clip
     scale = clip / tf.maximum(norm, clip) if clip else tf.ones([])
-    self.optimizer.apply_gradients(
-        zip(gradients, variables), learning_rate, scale, finite)
+    # Outside of its scope, the optimizer would update the first replica alone.
+    with strategy.scope():
+      self.optimizer.apply_gradients(
+          zip(gradients, variables), learning_rate, scale, finite)
     return dict(logs, grad_norm=norm, skipped=tf.cast(~finite, tf.float32))

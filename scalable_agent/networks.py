@@ -118,8 +118,8 @@ class Agent:
   action as one-hot, and the instruction's encoding if the observation has one.
 
   `env_outputs` are `StepOutput`s whose observation is (frame,) or
-  (frame, instruction): frame uint8 [..., H, W, C] or, for the vector torso,
-  float32 [..., D]; instruction int32 [..., WORDS] of `hash_instructions`.
+  (frame, instruction): frame uint8 (which is divided by 255) or float32,
+  [..., H, W, C] or, for the vector torso, [..., D]; instruction int32 [..., WORDS] of `hash_instructions`.
   """
 
   def __init__(self, num_actions, observation_spec, torso, use_lstm):
@@ -230,6 +230,9 @@ class Agent:
         tf.nest.map_structure(one_step, env_outputs), core_state)
     action = tf.random.stateless_categorical(
         logits[0], 1, seed=seed, dtype=tf.int32)[:, 0]
+    # Logits that are not finite may draw one action too many. The learner
+    # notices them too, and can say what is wrong.
+    action = tf.minimum(action, logits.shape[-1] - 1)
     return AgentOutput(action, logits[0], baseline[0]), core_state
 
   def unroll(self, params, last_actions, env_outputs, core_state):
@@ -279,11 +282,12 @@ class Agent:
     return (split(policy_logits), split(baseline)), core_state
 
   def _torso(self, params, frame):
+    if frame.dtype == tf.uint8:
+      frame = tf.cast(frame, tf.float32) / 255.
     if self._torso_name == 'vector':
       for i in range(len(_VECTOR_SIZES)):
         frame = tf.nn.relu(_linear(params, f'torso/linear_{i}', frame))
       return frame
-    frame = tf.cast(frame, tf.float32) / 255.
     if self._torso_name == 'shallow':
       out = tf.nn.relu(_conv(params, 'torso/conv_0', frame, 4, 'VALID'))
       out = tf.nn.relu(_conv(params, 'torso/conv_1', out, 2, 'VALID'))

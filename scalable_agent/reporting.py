@@ -3,6 +3,7 @@
 import collections
 import csv
 import json
+import math
 import os
 import sys
 import threading
@@ -25,10 +26,11 @@ def _keep_until(path, frames, frames_of_line, header_lines):
   kept = lines[:header_lines]
   for line in lines[header_lines:]:
     try:
-      if frames_of_line(line) <= frames:
+      # A line without an end was being written when the run was killed.
+      if line.endswith('\n') and frames_of_line(line) <= frames:
         kept.append(line)
     except (ValueError, KeyError):
-      pass  # The line that was being written when the run was killed.
+      pass
   if len(kept) != len(lines):
     with open(path + '.tmp', 'w') as f:
       f.writelines(kept)
@@ -186,7 +188,10 @@ class Reporter:
         tf.summary.scalar(name, value, step=self._frames)
     self._summaries.flush()
     if self._steps:
-      self._metrics.write(json.dumps(metrics) + '\n')
+      # JSON has no word for what is not finite.
+      self._metrics.write(json.dumps({
+          name: value if math.isfinite(value) else None
+          for name, value in metrics.items()}) + '\n')
       self._progress.show(progress_text(
           self._frames, self._total_frames, fps, self._recent_returns,
           metrics['policy_lag_mean']))
@@ -198,7 +203,7 @@ class Reporter:
   def _write_episode(self, frames, episode):
     self._recent_returns.append(episode.episode_return)
     self._episode_writer.writerow(
-        (frames, episode.level_name, f'{episode.episode_return:g}',
+        (frames, episode.level_name, f'{episode.episode_return:.8g}',
          episode.episode_frames))
     for name in ('episode_return', 'episode_frames'):
       tf.summary.scalar(f'{episode.level_name}/{name}',

@@ -24,3 +24,12 @@ def bounded():
   faulthandler.dump_traceback_later(120.0, exit=True)
   yield
   faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(scope='session')
+def mirrored():
+  """The strategy of two replicas, one for all tests.
+
+  Collectives of two such strategies get into each other's way in one process.
+  """
+  return tf.distribute.MirroredStrategy(['/cpu:0', '/cpu:1'])

@@ -65,9 +65,11 @@ class FailingEnvironment(CountingEnvironment):
   def step(self, action):
     if self._total_step + 1 == self._failing_step:
       if self._failure == 'raise':
+        time.sleep(self._seconds)
         raise KeyError('the engine\nwent away')
       if self._failure == 'exit':
         print('emulator: out of cheese', file=sys.stderr)
+        print('emulator: good bye')
         os._exit(23)
       if self._failure == 'abort':
         os.abort()

@@ -1,4 +1,3 @@
-import faulthandler
 import pathlib
 import subprocess
 import sys
@@ -20,25 +19,23 @@ from scalable_agent.environments import atari
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-
-@pytest.fixture(autouse=True)
-def bounded():
-  """Ends a test that hangs, and with it the run."""
-  faulthandler.dump_traceback_later(120.0, exit=True)
-  yield
-  faulthandler.cancel_dump_traceback_later()
+pytestmark = pytest.mark.usefixtures('bounded')
 
 
-def _overlaps(size, new_size):
-  """Returns how much each new pixel covers each old one, [new_size, size].
+def _shrink_rows(image, new_size):
+  """Returns the sum of the rows under each new row, as far as each is covered.
 
-  In units that make it whole numbers: `new_size` is the length of an old pixel
-  and `size` that of a new one.
+  A row counts `new_size` where it is covered fully, so that all is in whole
+  numbers; the weights of a new row add up to the number of rows. A product of
+  matrices would do, but NumPy's threads are slow on a busy machine.
   """
-  new, old = np.arange(new_size)[:, np.newaxis], np.arange(size)
-  starts = np.maximum(new * size, old * new_size)
-  ends = np.minimum((new + 1) * size, (old + 1) * new_size)
-  return np.maximum(ends - starts, 0).astype(np.float64)
+  size = len(image)
+  starts = np.arange(new_size)[:, np.newaxis] * size
+  rows = starts // new_size + np.arange(size // new_size + 2)
+  overlaps = (np.minimum(starts + size, (rows + 1) * new_size)
+              - np.maximum(starts, rows * new_size))
+  weights = np.maximum(overlaps, 0)[..., np.newaxis]
+  return (weights * image[np.minimum(rows, size - 1)]).sum(axis=1)
 
 
 class ReferenceEnvironment:
@@ -62,10 +59,8 @@ class ReferenceEnvironment:
     self._shape = height, width
 
   def _resized(self, screen):
-    # Sums of whole numbers, so that only the final rounding is inexact.
-    height, width = screen.shape
-    sums = (_overlaps(height, self._shape[0]) @ screen.astype(np.float64)
-            @ _overlaps(width, self._shape[1]).T)
+    height, width = self._shape
+    sums = _shrink_rows(_shrink_rows(screen, height).T, width).T
     return np.rint(sums / screen.size).astype(np.uint8)
 
   def _begin_game(self, num_noops):
@@ -187,9 +182,9 @@ def _compare(pool, references, num_outputs, seed=0):
     output = pool.recv()
     ids, step_output, game_over = output
     if kept is None:
+      frames = step_output.observation[0].copy()
       kept = output, PoolOutput(
-          ids.copy(),
-          step_output._replace(observation=(step_output.observation[0].copy(),)),
+          ids.copy(), step_output._replace(observation=(frames,)),
           game_over.copy())
     assert len(set(ids)) == len(ids)
     for k, i in enumerate(ids):
@@ -278,8 +273,8 @@ def test_shortest_games(make_pool):
   A new game's no-ops may be as many as the frames that the old one had.
   """
   pool = make_pool('pong', 4, 3, max_frames_per_game=8)
-  totals = _compare(pool, _references('pong', 3, 4, max_frames_per_game=8), 121)
-  assert totals.games == 4 * 60
+  totals = _compare(pool, _references('pong', 3, 4, max_frames_per_game=8), 81)
+  assert totals.games == 4 * 40
 
 
 def test_first_outputs(make_pool):
@@ -372,15 +367,17 @@ def test_action_set(make_pool, game, size):
   assert make_pool(game, 1, 0, full_action_set=True).num_actions == 18
 
 
-def test_default_length_of_a_game(make_pool):
-  """A game is cut after 108,000 frames: 30 minutes at 60 frames a second.
+def test_length_of_a_game(make_pool):
+  """A game is cut at the frame asked for, and by default at 108,000.
 
   Without the fire button a game of Breakout never begins, and so goes on for
   ever. This also shows that nothing presses it.
   """
   assert atari.MAX_FRAMES_PER_GAME == 108000
-  assert make_pool('pong', 1, 0).settings['max_num_frames_per_episode'] == 108000
-  pool = make_pool('breakout', 1, 0, num_action_repeats=53999)
+  settings = make_pool('pong', 1, 0).settings
+  assert settings['max_num_frames_per_episode'] == 108000
+  pool = make_pool('breakout', 1, 0, num_action_repeats=4999,
+                   max_frames_per_game=10000)
   ends = []
   for _ in range(4):
     ids, step_output, game_over = pool.recv()
@@ -405,9 +402,9 @@ def test_same_seed_same_games(make_pool):
 
 def test_seeds_are_consecutive(make_pool):
   """Environment i of seed s is environment 0 of seed s + i."""
-  pool = make_pool('space_invaders', 4, 5)
+  pool = make_pool('space_invaders', 3, 5)
   output = pool.recv()
-  for i in range(4):
+  for i in range(3):
     single = make_pool('space_invaders', 1, 5 + i)
     np.testing.assert_array_equal(
         single.recv().step_output.observation[0][0],
@@ -420,14 +417,14 @@ def test_noops_are_uniform_from_0_to_30(make_pool):
   """Every number of no-ops up to 30 occurs alike, and no other."""
   pool = make_pool('pong', 4, 71, max_frames_per_game=4)
   noops = []
-  for _ in range(155):
+  for _ in range(105):
     ids, _, _ = pool.recv()
     noops.append(pool.game_frames.copy())
     pool.send(ids, np.zeros([4], np.int32))
   counts = np.bincount(np.ravel(noops))
   assert len(counts) == 31
-  # 20 are expected of each, with a standard deviation of 4.4.
-  assert counts.min() >= 3 and counts.max() <= 45
+  # 13.5 are expected of each, with a standard deviation of 3.6.
+  assert counts.min() >= 1 and counts.max() <= 35
   # The games of an environment differ, and the environments do.
   assert (np.ptp(noops, axis=0) > 20).all()
   assert (np.ptp(noops, axis=1) > 0).mean() > 0.95

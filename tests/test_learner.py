@@ -21,13 +21,13 @@ _T, _B = 5, 4
 pytestmark = pytest.mark.usefixtures('bounded')
 
 
-def _agent(torso='vector', use_lstm=True):
+def _agent(torso='vector', use_lstm=False):
   frame = (ArraySpec((4,), np.float32) if torso == 'vector' else
            ArraySpec((20, 20, 1), np.uint8))
   return networks.Agent(_NUM_ACTIONS, (frame,), torso, use_lstm)
 
 
-def _batch(seed, torso='vector', use_lstm=True):
+def _batch(seed, torso='vector', use_lstm=False):
   """A random batch of B unrolls of T steps."""
   rng = np.random.default_rng(seed)
   shape = _T + 1, _B
@@ -61,11 +61,16 @@ _OPTIMIZER = learner_lib.OptimizerSettings(
     momentum=.5, epsilon=.1, gradient_norm_clip=40.)
 
 
-def _make_learner(agent=None, devices=('/cpu:0',), loss=_LOSS,
-                  optimizer=_OPTIMIZER, seed=1, jit_compile=False):
+def _make_learner(agent=None, strategy=None, loss=_LOSS, optimizer=_OPTIMIZER,
+                  seed=1, jit_compile=False):
   return learner_lib.Learner(
-      agent or _agent(), learner_lib.create_strategy(list(devices)), loss,
-      optimizer, seed, frames_per_step=80, jit_compile=jit_compile)
+      agent or _agent(), strategy or learner_lib.create_strategy(['/cpu:0']),
+      loss, optimizer, seed, frames_per_step=80, jit_compile=jit_compile)
+
+
+@pytest.fixture(params=['one', 'mirrored'])
+def strategy(request, mirrored):
+  return mirrored if request.param == 'mirrored' else None
 
 
 def _step(learner, batch):
@@ -78,8 +83,8 @@ def _numpy(weights):
 
 def _locals(learner, replica):
   """Weights, mean squares and momenta as one replica has them."""
-  local = lambda v: learner._strategy.experimental_local_results(v)[replica]
-  return [[local(v).numpy() for v in some] for some in (
+  local = lambda v: getattr(v, 'values', [v])[replica].numpy()
+  return [[local(v) for v in some] for some in (
       learner.params.values(), learner.optimizer.mean_square,
       learner.optimizer.momentum)]
 
@@ -181,8 +186,8 @@ def test_compute_loss():
 
 def test_loss_of_the_real_agent():
   """The real network's outputs enter the same loss."""
-  batch = _batch(1)
-  agent = _agent()
+  batch = _batch(1, use_lstm=True)
+  agent = _agent(use_lstm=True)
   params = agent.initial_params(0)
   _, logs = learner_lib.compute_loss(
       agent, _LOSS, params, batch.agent_state, batch.env_outputs,
@@ -192,6 +197,14 @@ def test_loss_of_the_real_agent():
   parts, _, _ = _slow_loss(_LOSS, logits.numpy(), baseline.numpy(), batch)
   for name, value in logs.items():
     np.testing.assert_allclose(value, parts[name], rtol=1e-4, err_msg=name)
+
+
+def test_one_replica_per_device():
+  strategies = [learner_lib.create_strategy(devices)
+                for devices in (['/cpu:1'], ['/cpu:0', '/cpu:1'])]
+  assert [strategy.num_replicas_in_sync for strategy in strategies] == [1, 2]
+  with strategies[0].scope():
+    assert tf.Variable(0.).device.endswith('CPU:1')
 
 
 @pytest.mark.parametrize('mode, expected', [
@@ -234,9 +247,9 @@ def test_step_anneals_and_counts_frames():
   assert changed == [True, True, False, False]
 
 
-def _assert_replicas_equal_one(batches, agent, optimizer, tolerance):
+def _assert_replicas_equal_one(mirrored, batches, agent, optimizer, tolerance):
   one = _make_learner(agent, optimizer=optimizer)
-  two = _make_learner(agent, ['/cpu:0', '/cpu:1'], optimizer=optimizer)
+  two = _make_learner(agent, mirrored, optimizer=optimizer)
   initial = _locals(one, 0)
   for batch in batches:
     logs, other_logs = _step(one, batch), _step(two, batch)
@@ -252,18 +265,19 @@ def _assert_replicas_equal_one(batches, agent, optimizer, tolerance):
 
 
 @pytest.mark.parametrize('gradient_norm_clip', [0., 2.])
-def test_two_replicas_equal_one_learner(gradient_norm_clip):
+def test_two_replicas_equal_one_learner(mirrored, gradient_norm_clip):
   """Halves of the batch on two devices train to the same weights and slots."""
   _assert_replicas_equal_one(
-      [_batch(seed) for seed in range(20)], _agent(),
+      mirrored, [_batch(seed, use_lstm=True) for seed in range(20)],
+      _agent(use_lstm=True),
       _OPTIMIZER._replace(gradient_norm_clip=gradient_norm_clip), 1e-5)
 
 
-def test_two_replicas_equal_one_learner_shallow():
+def test_two_replicas_equal_one_learner_shallow(mirrored):
   """The same with convolutions and without a core."""
   _assert_replicas_equal_one(
-      [_batch(seed, 'shallow', False) for seed in range(3)],
-      _agent('shallow', False), _OPTIMIZER, 1e-4)
+      mirrored, [_batch(seed, 'shallow') for seed in range(3)],
+      _agent('shallow'), _OPTIMIZER, 1e-4)
 
 
 def _gradients(agent, params, batch, loss=_LOSS):
@@ -297,11 +311,10 @@ def test_gradient_is_clipped_by_its_global_norm(clip):
         after, before[name] - step, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize('devices', [['/cpu:0'], ['/cpu:0', '/cpu:1']])
-def test_update_that_is_not_finite_is_skipped(devices):
+def test_update_that_is_not_finite_is_skipped(strategy):
   """Weights and slots stay, frames count, and the next update works."""
   learner = _make_learner(
-      devices=devices, loss=_LOSS._replace(reward_clipping='none'))
+      strategy=strategy, loss=_LOSS._replace(reward_clipping='none'))
   assert _step(learner, _batch(0))['skipped'] == 0.
   before = _locals(learner, 0)
   for i, bad in enumerate([np.nan, np.inf, -np.inf]):
@@ -311,7 +324,7 @@ def test_update_that_is_not_finite_is_skipped(devices):
     logs = _step(learner, batch)
     assert logs['skipped'] == 1.
     assert not np.isfinite(logs['grad_norm'])
-    for replica in range(len(devices)):
+    for replica in range(2 if strategy else 1):
       _assert_equal(_locals(learner, replica), before)
     assert (learner.frames, learner.steps) == (80 * (i + 2), i + 2)
   assert _step(learner, _batch(2))['skipped'] == 0.
@@ -320,10 +333,9 @@ def test_update_that_is_not_finite_is_skipped(devices):
   assert any((a != b).any() for a, b in zip(after[0], before[0]))
 
 
-@pytest.mark.parametrize('devices', [['/cpu:0'], ['/cpu:0', '/cpu:1']])
-def test_weights_are_a_snapshot(devices):
+def test_weights_are_a_snapshot(strategy):
   """Later updates do not change what `weights` returned before."""
-  learner = _make_learner(devices=devices)
+  learner = _make_learner(strategy=strategy)
   snapshot = learner.weights()
   at_once = {name: value.numpy().copy() for name, value in snapshot.items()}
   for i in range(2):
@@ -338,14 +350,14 @@ def test_seed_decides_the_initial_weights():
       _numpy(_make_learner(seed=seed).weights()) for seed in (1, 1, 2))
   _assert_equal(first, again)
   _assert_equal(first, _agent().initial_params(1))
-  assert (first['core/w'] != other['core/w']).any()
+  assert (first['baseline/w'] != other['baseline/w']).any()
 
 
-def test_compiled_by_xla_equals_not_compiled():
+def test_compiled_by_xla_equals_not_compiled(mirrored):
   """Losses and weights after a few updates, for one replica and for two."""
   learners = [_make_learner(),
               _make_learner(jit_compile=True),
-              _make_learner(devices=['/cpu:0', '/cpu:1'], jit_compile=True)]
+              _make_learner(strategy=mirrored, jit_compile=True)]
   for i in range(3):
     logs, *others = [_step(learner, _batch(i)) for learner in learners]
     for other in others:
@@ -362,21 +374,13 @@ def _state(learner):
   return _locals(learner, 0), learner.frames, learner.steps
 
 
-def _without_core(**kwargs):
-  return _make_learner(_agent(use_lstm=False), **kwargs)
-
-
-def _small_batch(seed):
-  return _batch(seed, use_lstm=False)
-
-
 def _train_and_save(logdir, num_saves, keep=3):
   """Saves after each of some updates; returns the state at each save."""
-  learner = _without_core()
+  learner = _make_learner()
   checkpointer = checkpoint.Checkpointer(str(logdir), learner, '{"a": 1}', keep)
   states = []
   for i in range(num_saves):
-    _step(learner, _small_batch(i))
+    _step(learner, _batch(i))
     path = checkpointer.save()
     assert os.path.exists(path + '.index')
     states.append(_state(learner))
@@ -384,7 +388,7 @@ def _train_and_save(logdir, num_saves, keep=3):
 
 
 def _restore(logdir, learner=None):
-  learner = learner or _without_core(seed=99)
+  learner = learner or _make_learner(seed=99)
   path = checkpoint.Checkpointer(str(logdir), learner, '{"a": 2}').restore()
   return learner, path
 
@@ -403,19 +407,18 @@ def test_checkpoint_round_trip(tmp_path):
   _assert_equal(_state(learner), states[-1])
   other, _ = _restore(tmp_path)
   for some in (learner, other):
-    _step(some, _small_batch(7))
+    _step(some, _batch(7))
   _assert_equal(_state(learner), _state(other))
   assert learner.frames == 240
 
 
-def test_checkpoint_changes_number_of_replicas(tmp_path):
+def test_checkpoint_changes_number_of_replicas(tmp_path, mirrored):
   """Two replicas take up what one left, both of them all of it, and back."""
   states = _train_and_save(tmp_path, 1)
-  two, _ = _restore(
-      tmp_path, _without_core(devices=['/cpu:0', '/cpu:1'], seed=99))
+  two, _ = _restore(tmp_path, _make_learner(strategy=mirrored, seed=99))
   for replica in range(2):
     _assert_equal(_locals(two, replica), states[-1][0])
-  _step(two, _small_batch(5))
+  _step(two, _batch(5))
   checkpoint.Checkpointer(str(tmp_path), two, '').save()
   one, path = _restore(tmp_path)
   assert path.endswith('-160')
@@ -424,7 +427,7 @@ def test_checkpoint_changes_number_of_replicas(tmp_path):
 
 def test_nothing_to_restore(tmp_path):
   """None says that there is no checkpoint, and the learner stays as it was."""
-  learner = _without_core()
+  learner = _make_learner()
   before = _state(learner)
   _, path = _restore(tmp_path / 'not there', learner)
   assert path is None
@@ -467,10 +470,10 @@ def test_training_goes_on_after_a_corrupt_checkpoint(tmp_path):
   """The checkpoint that was corrupt is written anew and can be restored."""
   _train_and_save(tmp_path, 3)
   _truncate(_data_files(tmp_path)[-1])
-  learner = _without_core(seed=99)
+  learner = _make_learner(seed=99)
   checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '')
   checkpointer.restore()
-  _step(learner, _small_batch(11))
+  _step(learner, _batch(11))
   assert checkpointer.save().endswith('-240')
   restored, path = _restore(tmp_path)
   assert path.endswith('-240')
@@ -513,23 +516,23 @@ def test_keeps_the_last_few(tmp_path, keep):
   numbers = lambda: [int(path.split('-')[-4].split('.')[0])
                      for path in _data_files(tmp_path)]
   assert numbers() == [80, 160, 240][-keep:]
-  learner = _without_core()
+  learner = _make_learner()
   checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '', keep)
   checkpointer.restore()
-  _step(learner, _small_batch(3))
+  _step(learner, _batch(3))
   checkpointer.save()
   assert numbers() == [80, 160, 240, 320][-keep:]
 
 
 def test_unchanged_state_is_not_saved_again(tmp_path):
   """Neither after a save nor after a restore."""
-  learner = _without_core()
+  learner = _make_learner()
   checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '')
-  _step(learner, _small_batch(0))
+  _step(learner, _batch(0))
   path = checkpointer.save()
   modified = os.stat(path + '.index').st_mtime_ns
   assert checkpointer.save() == path
-  other = checkpoint.Checkpointer(str(tmp_path), _without_core(), '')
+  other = checkpoint.Checkpointer(str(tmp_path), _make_learner(), '')
   other.restore()
   assert other.save() == path
   assert os.stat(path + '.index').st_mtime_ns == modified

@@ -356,10 +356,26 @@ def test_exception_in_step(make_pool):
     pool.send([0], [0])
 
 
+def test_exception_while_another_step_is_under_way(make_pool):
+  pool = make_pool([{'failure': 'raise', 'failing_step': 1, 'seconds': 0.5},
+                    {'failure': 'none', 'failing_step': 1}], 'failing',
+                   num_processes=1)
+  output = pool.recv()
+  assert output.ids.tolist() == [0, 1]
+  pool.send([0], [0])
+  pool.send([1], [0])  # The worker ends without having read this.
+  pid, = _pids([output])
+  _wait_until(lambda: not _is_running(pid))
+  with pytest.raises(PoolError, match='^environment 0 .*went away'):
+    pool.recv()
+
+
 @pytest.mark.parametrize('failure,expected', [
-    ('exit', ['exited with status 23', 'emulator: out of cheese']),
+    ('exit', ['exited with status 23', 'emulator: out of cheese',
+              'emulator: good bye']),
     ('abort', ['was killed by SIGABRT', 'fakes.py'])])
-def test_crash_in_step(make_pool, failure, expected):
+def test_crash_in_step(make_pool, monkeypatch, failure, expected):
+  monkeypatch.delenv('PYTHONUNBUFFERED', raising=False)
   pool = make_pool(
       [{'level_name': 'level {}'.format(i), 'failure': failure,
         'failing_step': 4 if i == 2 else -1} for i in range(4)],
@@ -435,7 +451,12 @@ def test_observation_must_match_spec(make_pool):
 
 
 def test_interrupt_does_not_reach_workers(make_pool):
-  pool = make_pool([{}, {}], num_processes=2)
+  # Started in the background, this process and so the workers ignore it.
+  previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+  try:
+    pool = make_pool([{}, {}], num_processes=2)
+  finally:
+    signal.signal(signal.SIGINT, previous)
   outputs = _recv_all(pool)
   for pid in _pids(outputs):
     os.kill(pid, signal.SIGINT)

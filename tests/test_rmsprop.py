@@ -173,13 +173,12 @@ def test_checkpoint_holds_the_slots(tmp_path):
                _state(variables, optimizer), rtol=0)
 
 
-def test_mirrored_replicas_equal_tensorflow_1():
+def test_mirrored_replicas_equal_tensorflow_1(mirrored):
   """Both replicas' copies end where TensorFlow 1 does on the summed gradients."""
   settings = dict(decay=.99, momentum=.9, epsilon=.1)
   initial = _random(0)
   oracle = _TF1(initial, **settings)
-  strategy = tf.distribute.MirroredStrategy(['/cpu:0', '/cpu:1'])
-  with strategy.scope():
+  with mirrored.scope():
     variables = [tf.Variable(value) for value in initial]
     optimizer = rmsprop.RMSProp(.05, **settings)
     optimizer.build(variables)
@@ -192,9 +191,9 @@ def test_mirrored_replicas_equal_tensorflow_1():
             tf.float32)
         return [factor * g for g in gradients]
 
-      reduced = strategy.extended.batch_reduce_to(
+      reduced = mirrored.extended.batch_reduce_to(
           tf.distribute.ReduceOp.SUM,
-          list(zip(strategy.run(replica_fn), variables)))
+          list(zip(mirrored.run(replica_fn), variables)))
       optimizer.apply_gradients(
           zip(reduced, variables), scale=.5, condition=condition)
 
@@ -206,7 +205,7 @@ def test_mirrored_replicas_equal_tensorflow_1():
 
   for replica in range(2):
     local = lambda some: [
-        strategy.experimental_local_results(v)[replica].numpy() for v in some]
+        mirrored.experimental_local_results(v)[replica].numpy() for v in some]
     _assert_same(
         [local(variables), local(optimizer.mean_square),
          local(optimizer.momentum)], oracle.state(), rtol=1e-6, atol=1e-6)

@@ -1,0 +1,413 @@
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from scalable_agent import actor
+from scalable_agent import environments
+from scalable_agent import inference
+from scalable_agent import networks
+from scalable_agent import staging
+from scalable_agent import timing
+
+# An end to waits that should be short; the machine may be busy.
+_LONG = 30.0
+_NUM_ACTIONS = 7
+_LENGTHS = (3, 5, 8, 13, 2)
+
+pytestmark = pytest.mark.usefixtures('bounded')
+
+
+class _FakePool(environments.Pool):
+  """Environments of different speeds, some of which are ready at a time.
+
+  The frame is [environment, steps so far], the reward the action that was taken
+  plus 10 times the environment. Environment i ends its games after `lengths[i]`
+  steps; an episode of the learner ends in the middle of a game, too.
+  """
+
+  def __init__(self, lengths=_LENGTHS, seed=0, num_recvs=None):
+    self.num_environments = len(lengths)
+    self.num_actions = _NUM_ACTIONS
+    self.observation_spec = (environments.ArraySpec((2,), np.float32),)
+    self.level_names = [f'level_{i}' for i in range(len(lengths))]
+    self._lengths = np.array(lengths)
+    self._rng = np.random.default_rng(seed)
+    self._num_recvs = num_recvs
+    self._waiting = np.zeros([len(lengths)], int)  # Ticks until ready.
+    self._ids = None
+    self._closed = False
+    n = len(lengths)
+    self._steps = np.zeros([n], np.int32)
+    self._outputs = environments.StepOutput(
+        reward=np.zeros([n], np.float32),
+        info=environments.StepOutputInfo(
+            np.zeros([n], np.float32), np.zeros([n], np.int32)),
+        done=np.ones([n], bool),
+        observation=(self._frames(),))
+    self._game_over = np.zeros([n], bool)
+
+  def _frames(self):
+    return np.stack([np.arange(self.num_environments), self._steps],
+                    axis=1).astype(np.float32)
+
+  def recv(self):
+    assert self._ids is None, 'recv without send'
+    if self._num_recvs is not None:
+      self._num_recvs -= 1
+    if self._closed or self._num_recvs == -1:
+      raise environments.PoolError('The pool is closed.')
+    while not (self._waiting == 0).any():
+      self._waiting -= 1
+    self._ids = self._rng.permutation(np.flatnonzero(self._waiting == 0))
+    self._ids = self._ids.astype(np.int32)
+    take = lambda a: a[self._ids].copy()
+    return environments.PoolOutput(
+        self._ids, tf.nest.map_structure(take, self._outputs),
+        take(self._game_over))
+
+  def send(self, ids, actions):
+    np.testing.assert_array_equal(ids, self._ids)
+    assert actions.shape == ids.shape and actions.dtype == np.int32
+    self._ids = None
+    self._waiting[self._waiting > 0] -= 1
+    self._waiting[ids] = self._rng.integers(1, 2 + ids)
+    self._steps[ids] += 1
+    step_in_game = (self._steps[ids] - 1) % self._lengths[ids] + 1
+    rewards = (actions + 10 * ids).astype(np.float32)
+    totals = self._outputs.info.episode_return[ids]
+    totals = np.where(step_in_game == 1, 0, totals) + rewards
+    self._outputs.reward[ids] = rewards
+    self._outputs.info.episode_return[ids] = totals
+    self._outputs.info.episode_step[ids] = step_in_game
+    self._game_over[ids] = step_in_game == self._lengths[ids]
+    self._outputs.done[ids] = (
+        self._game_over[ids] | (step_in_game == 4))
+    self._outputs.observation[0][ids] = self._frames()[ids]
+
+  def close(self):
+    self._closed = True
+
+
+def _action_on(environment, step):
+  """What the counting policy does on seeing that frame."""
+  return (3 * environment + step * step + 1) % _NUM_ACTIONS
+
+
+class _CountingPolicy:
+  """Its state counts its calls by environment; its version all its calls.
+
+  Logits are [environment, steps seen, calls before, ...] and the baseline is
+  the version of the weights, so that an output tells where it is from.
+  """
+
+  def __init__(self):
+    self.version = 0
+    self.batch_sizes = []
+
+  def __call__(self, last_actions, env_outputs, core_state):
+    assert env_outputs.info == ()
+    self.version += 1
+    self.batch_sizes.append(len(last_actions))
+    environment, step = env_outputs.observation[0].astype(int).T
+    calls, last = core_state.c[:, 0], core_state.h[:, 0]
+    np.testing.assert_array_equal(calls, step)
+    # The state travels with its environment, and so does the last action.
+    np.testing.assert_array_equal(last, np.where(step == 0, 0, environment))
+    np.testing.assert_array_equal(
+        last_actions,
+        np.where(step == 0, 0, _action_on(environment, step - 1)))
+    logits = np.zeros([len(step), _NUM_ACTIONS], np.float32)
+    logits[:, 0], logits[:, 1], logits[:, 2] = environment, step, calls
+    output = networks.AgentOutput(
+        action=_action_on(environment, step).astype(np.int32),
+        policy_logits=logits,
+        baseline=np.full([len(step)], self.version, np.float32))
+    state = networks.LSTMState(
+        (calls + 1)[:, np.newaxis],
+        environment.astype(np.float32)[:, np.newaxis])
+    return output, state, np.full([len(step)], self.version, np.int64)
+
+
+def _initial_state(batch):
+  return networks.LSTMState(*(np.zeros([batch, 1], np.float32)
+                              for _ in range(2)))
+
+
+def _act(pool, policy, initial_state, unroll_length, put_unroll,
+         report_episode=lambda episode: None, repeats=1):
+  actor.run_actor(pool, policy, initial_state, unroll_length, repeats,
+                  put_unroll, report_episode, timing.StageTimes())
+
+
+def _unrolls(unroll_length, num_recvs=150, lengths=_LENGTHS, **kwargs):
+  """All unrolls of a run with the counting policy, and the policy."""
+  unrolls, policy = [], _CountingPolicy()
+  with pytest.raises(environments.PoolError):
+    _act(_FakePool(lengths, num_recvs=num_recvs), policy,
+         _initial_state(len(lengths)), unroll_length, unrolls.append, **kwargs)
+  return unrolls, policy
+
+
+def _by_environment(unrolls):
+  result = [[] for _ in _LENGTHS]
+  for unroll in unrolls:
+    (i,) = set(unroll.env_outputs.observation[0][:, 0].astype(int))
+    assert unroll.level_name == f'level_{i}'
+    result[i].append(unroll)
+  return result
+
+
+@pytest.mark.parametrize('unroll_length', [1, 4, 10])
+def test_unrolls_overlap_by_one(unroll_length):
+  """The last entry of an unroll is the first of the same environment's next."""
+  unrolls, policy = _unrolls(unroll_length)
+  assert len(set(policy.batch_sizes)) > 2
+  counts = []
+  for mine in _by_environment(unrolls):
+    counts.append(len(mine))
+    for k, unroll in enumerate(mine):
+      frames = unroll.env_outputs.observation[0][:, 1]
+      np.testing.assert_array_equal(
+          frames, np.arange(k * unroll_length, (k + 1) * unroll_length + 1))
+    for unroll, following in zip(mine, mine[1:]):
+      tf.nest.map_structure(
+          lambda a, b: np.testing.assert_array_equal(a[-1], b[0]),
+          (unroll.env_outputs, unroll.agent_outputs),
+          (following.env_outputs, following.agent_outputs))
+  # Fast environments do not wait for slow ones.
+  assert max(counts) > min(counts) >= 2
+
+
+def test_agent_output_led_to_the_environment_output():
+  """Of each entry: its action earned the reward, on the frame before."""
+  unrolls, _ = _unrolls(4)
+  for i, mine in enumerate(_by_environment(unrolls)):
+    for k, unroll in enumerate(mine):
+      env, agent = unroll.env_outputs, unroll.agent_outputs
+      step = np.arange(4 * k, 4 * k + 5)
+      begin = 1 if k == 0 else 0
+      np.testing.assert_array_equal(
+          agent.action[begin:], _action_on(i, step[begin:] - 1))
+      np.testing.assert_array_equal(
+          env.reward[begin:], agent.action[begin:] + 10 * i)
+      np.testing.assert_array_equal(agent.policy_logits[begin:, 0], i)
+      np.testing.assert_array_equal(
+          agent.policy_logits[begin:, 1], step[begin:] - 1)
+      np.testing.assert_array_equal(
+          env.done[begin:],
+          [(s - 1) % _LENGTHS[i] + 1 in (4, _LENGTHS[i]) for s in step[begin:]])
+
+
+def test_first_entry_of_all():
+  """No action led there: zeros, no reward, and done resets the core."""
+  unrolls, _ = _unrolls(4)
+  for mine in _by_environment(unrolls):
+    env, agent = mine[0].env_outputs, mine[0].agent_outputs
+    assert env.done[0] and env.reward[0] == 0.
+    assert agent.action[0] == 0 and agent.baseline[0] == 0.
+    assert not agent.policy_logits[0].any()
+
+
+def test_state_is_the_one_before_entry_0():
+  """As many calls as there are frames before that one."""
+  unrolls, _ = _unrolls(4)
+  for i, mine in enumerate(_by_environment(unrolls)):
+    for k, unroll in enumerate(mine):
+      np.testing.assert_array_equal(unroll.agent_state.c, [4 * k])
+      np.testing.assert_array_equal(unroll.agent_state.h, [i if k else 0])
+
+
+def test_policy_version_is_the_first_actions():
+  """Entry 1 holds the first action: the baseline there is its version."""
+  unrolls, _ = _unrolls(4)
+  for unroll in unrolls:
+    assert unroll.policy_version == unroll.agent_outputs.baseline[1]
+    assert unroll.agent_outputs.baseline[4] > unroll.policy_version
+
+
+def test_unrolls_do_not_share_memory():
+  """What was put into the queue does not change while the actor goes on."""
+  kept, policy = [], _CountingPolicy()
+
+  def put(unroll):
+    kept.append((unroll, tf.nest.map_structure(np.copy, unroll[1:])))
+
+  with pytest.raises(environments.PoolError):
+    _act(_FakePool(num_recvs=60), policy, _initial_state(5), 3, put)
+  for unroll, copy in kept:
+    tf.nest.map_structure(np.testing.assert_array_equal, unroll[1:], copy)
+
+
+def test_episodes_are_reported():
+  """Each game once, with its return and its length in environment frames."""
+  episodes = []
+  unrolls, _ = _unrolls(4, report_episode=episodes.append, repeats=4)
+  for i, mine in enumerate(_by_environment(unrolls)):
+    games = [e for e in episodes if e.level_name == f'level_{i}']
+    assert len(games) >= (4 * len(mine)) // _LENGTHS[i] > 1
+    for k, game in enumerate(games):
+      assert game.episode_frames == 4 * _LENGTHS[i]
+      steps = range(k * _LENGTHS[i], (k + 1) * _LENGTHS[i])
+      assert game.episode_return == sum(
+          10 * i + _action_on(i, step) for step in steps)
+
+
+def test_stages_are_timed():
+  times = timing.StageTimes()
+  with pytest.raises(environments.PoolError):
+    actor.run_actor(_FakePool(num_recvs=20), _CountingPolicy(),
+                    _initial_state(5), 3, 1, lambda unroll: None,
+                    lambda episode: None, times)
+  seconds = times.take()
+  assert set(seconds) == {'actor_environments', 'actor_unrolls', 'actor_queue',
+                          'actor_inference'}
+  assert all(value > 0. for value in seconds.values())
+  assert times.take() == {}
+
+
+@pytest.fixture
+def start_actors():
+  """Starts actors and a staging area, and ends them."""
+  started = []
+
+  def start(pools, make_policy, initial_state, unroll_length, batch_size,
+            capacity=8):
+    queue = staging.TrajectoryQueue(capacity)
+    area = staging.StagingArea(queue, batch_size, lambda batch: batch)
+
+    def make_actor(pool):
+      _act(pool, make_policy(), initial_state(pool.num_environments),
+           unroll_length, queue.put)
+
+    threads = actor.ActorThreads(pools, make_actor)
+    started.append((area, threads))
+    return area, threads
+
+  yield start
+  for area, threads in started:
+    area.close()
+    threads.close()
+
+
+def test_batches_of_the_counting_policy(start_actors):
+  """The same facts after queue and staging, time major, from two pools."""
+  area, threads = start_actors(
+      [_FakePool(seed=seed) for seed in range(2)], _CountingPolicy,
+      _initial_state, unroll_length=6, batch_size=4)
+  for _ in range(12):
+    threads.check()
+    batch = area.get(timeout=_LONG)
+    frames = batch.env_outputs.observation[0]
+    assert frames.shape == (7, 4, 2)
+    assert batch.agent_outputs.policy_logits.shape == (7, 4, _NUM_ACTIONS)
+    np.testing.assert_array_equal(
+        frames[..., 1], frames[0, :, 1] + np.arange(7)[:, np.newaxis])
+    np.testing.assert_array_equal(
+        frames[..., 0], np.tile(frames[0, :, 0], [7, 1]))
+    np.testing.assert_array_equal(
+        batch.agent_state.c[:, 0], frames[0, :, 1])
+    np.testing.assert_array_equal(
+        batch.agent_outputs.policy_logits[1:, :, :2], frames[:-1])
+    np.testing.assert_array_equal(
+        batch.env_outputs.reward[1:],
+        batch.agent_outputs.action[1:] + 10 * frames[1:, :, 0])
+    np.testing.assert_array_equal(
+        batch.policy_version, batch.agent_outputs.baseline[1])
+    assert batch.level_name == [f'level_{int(i)}' for i in frames[0, :, 0]]
+
+
+@pytest.mark.parametrize('use_lstm', [True, False])
+def test_learner_computes_what_the_actor_did(start_actors, use_lstm):
+  """With the same weights, learner logits 0..T-1 are behaviour logits 1..T.
+
+  Wherever episodes end in the unrolls, and however unrolls continue.
+  """
+  pool = _FakePool()
+  agent = networks.Agent(
+      pool.num_actions, pool.observation_spec, 'vector', use_lstm)
+  params = agent.initial_params(0)
+  rng = np.random.default_rng(0)
+  for name in ('policy_logits', 'baseline', 'core'):
+    if name + '/b' in params:
+      shape = params[name + '/b'].shape
+      params[name + '/b'] = rng.normal(size=shape).astype(np.float32)
+  policy = inference.Policy(agent, params, 3, 0, '/cpu:0')
+  area, threads = start_actors(
+      [pool], lambda: policy, agent.initial_state, unroll_length=5,
+      batch_size=3)
+  unroll = tf.function(agent.unroll)
+  done_at = np.zeros([6], bool)
+  state_was_used = False
+  for _ in range(12):
+    threads.check()
+    batch = area.get(timeout=_LONG)
+    (logits, baseline), _ = unroll(
+        params, batch.agent_outputs.action,
+        batch.env_outputs._replace(info=()), batch.agent_state)
+    np.testing.assert_allclose(
+        logits[:-1], batch.agent_outputs.policy_logits[1:],
+        rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        baseline[:-1], batch.agent_outputs.baseline[1:], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(batch.policy_version, [3] * 3)
+    done_at |= batch.env_outputs.done.any(axis=1)
+    if use_lstm:
+      state_was_used |= bool(
+          (batch.agent_state.c.any(axis=1) & ~batch.env_outputs.done[0]).any())
+  # The comparison means something only if all of this occurred.
+  assert done_at.all()
+  assert state_was_used == use_lstm
+
+
+def test_full_queue_blocks_the_actor(start_actors):
+  """No more unrolls are made than queue and staging hold."""
+  policy = _CountingPolicy()
+  area, threads = start_actors(
+      [_FakePool()], lambda: policy, _initial_state, unroll_length=2,
+      batch_size=2, capacity=2)
+  calls = -1
+  wait = threading.Event()
+  for _ in range(100):
+    if calls == policy.version:
+      break
+    calls = policy.version
+    wait.wait(.1)
+  else:
+    raise AssertionError('The actor did not stop.')
+  threads.check()
+  area.get(timeout=_LONG)
+  for _ in range(300):
+    if policy.version > calls:
+      break
+    wait.wait(.1)
+  assert policy.version > calls
+
+
+def test_check_raises_what_ended_an_actor():
+  """A dead environment must not go unnoticed."""
+  threads = actor.ActorThreads(
+      [_FakePool(), _FakePool(num_recvs=3)],
+      lambda pool: _act(pool, _CountingPolicy(), _initial_state(5), 2,
+                        lambda unroll: None))
+  wait = threading.Event()
+  with pytest.raises(environments.PoolError, match='closed'):
+    for _ in range(300):
+      threads.check()
+      wait.wait(.1)
+  threads.close()
+
+
+def test_closing_is_no_error():
+  """Neither a closed queue nor closed pools are reported."""
+  queue = staging.TrajectoryQueue(1)
+  pools = [_FakePool(), _FakePool()]
+  threads = actor.ActorThreads(
+      pools, lambda pool: _act(pool, _CountingPolicy(), _initial_state(5), 2,
+                               queue.put))
+  queue.get_many(1)
+  queue.close()
+  threads.close()
+  threads.check()
+  assert not [t for t in threading.enumerate() if t.name.startswith('actor-')]

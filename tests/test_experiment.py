@@ -1,0 +1,720 @@
+"""The program as its users start it: real processes, files and signals."""
+
+import collections
+import faulthandler
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from absl import flags
+from absl.testing import flagsaver
+import numpy as np
+import pytest
+import tensorflow as tf
+
+pytest.importorskip('ale_py')
+pytest.importorskip('gymnasium')
+
+from scalable_agent import experiment
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_CARTPOLE = (
+    '--level_name=gym:CartPole-v1', '--num_actors=8', '--batch_size=4',
+    '--environment_threads=2', '--log_interval_secs=0.2')
+_FRAMES_PER_STEP = 4 * 20
+_LEARNING_RATE = .0006
+# Generous, for machines that are busy with other things. What the program
+# promises to do within a time is tested against that.
+_TIMEOUT_SECONDS = 240.
+_STOP_SECONDS = 10.
+
+
+# -- Starting and watching the program ----------------------------------------
+
+
+class Program:
+  """`python -m scalable_agent.experiment` in a session of its own."""
+
+  def __init__(self, logdir, *arguments, environ=()):
+    self.logdir = str(logdir)
+    self._errors = f'{self.logdir}.{time.monotonic_ns()}.stderr'
+    with open(self._errors, 'w') as errors:
+      self._process = subprocess.Popen(
+          [sys.executable, '-m', 'scalable_agent.experiment',
+           f'--logdir={self.logdir}', *arguments],
+          cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
+          env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2', **dict(environ)),
+          start_new_session=True,
+          # Tests that run in a shell's background have it ignored.
+          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    self.pid = self._process.pid
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *unused_args):
+    for pid in self.processes():
+      os.kill(pid, signal.SIGKILL)
+    self._process.wait()
+
+  def output(self):
+    with open(self._errors, errors='replace') as f:
+      return f.read()
+
+  def processes(self):
+    """Ids of the program and what it has started, without zombies."""
+    found = []
+    for path in glob.glob('/proc/[0-9]*/stat'):
+      try:
+        with open(path) as f:
+          state, _, _, session = f.read().rpartition(')')[2].split()[:4]
+      except (FileNotFoundError, ProcessLookupError):
+        continue
+      if int(session) == self.pid and state not in 'ZX':
+        found.append(int(path.split('/')[2]))
+    return sorted(found)
+
+  def wait_for(self, condition, what):
+    """Waits until `condition()`; fails if the program ends before."""
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while not condition():
+      ended = self._process.poll()
+      # It may have been true just before the end.
+      if ended is not None and not condition():
+        pytest.fail(f'{what}: ended with {ended}\n{self.output()[-4000:]}')
+      if time.monotonic() > deadline:
+        pytest.fail(f'{what}: not in time\n{self.output()[-4000:]}')
+      time.sleep(.05)
+
+  def signal(self, signum):
+    os.kill(self.pid, signum)
+
+  def wait(self, timeout=_TIMEOUT_SECONDS):
+    """Returns the exit code."""
+    try:
+      return self._process.wait(timeout)
+    except subprocess.TimeoutExpired:
+      pytest.fail(f'not ended after {timeout} s\n{self.output()[-4000:]}')
+
+
+Result = collections.namedtuple('Result', 'code errors')
+
+
+@pytest.fixture
+def run_main(capfd):
+  """Runs the true `main` in this process: (*flags) -> `Result`."""
+
+  def run(*arguments):
+    capfd.readouterr()
+    # A run that hangs ends the tests, and says where.
+    faulthandler.dump_traceback_later(_TIMEOUT_SECONDS, exit=True)
+    try:
+      with flagsaver.flagsaver():
+        experiment.main(flags.FLAGS(['experiment', *map(str, arguments)]))
+      code = 0
+    except SystemExit as e:
+      code = e.code
+    finally:
+      faulthandler.cancel_dump_traceback_later()
+    return Result(code, capfd.readouterr().err)
+
+  return run
+
+
+def _error_of(result):
+  """The one line that tells of the error; asserts that there is one."""
+  lines = [line for line in result.errors.splitlines()
+           if line.startswith('Error: ')]
+  assert result.code == 1, result
+  assert len(lines) == 1, result
+  assert result.errors.endswith(lines[0] + '\n'), result
+  assert 'Traceback' not in result.errors
+  return lines[0]
+
+
+# -- Reading what it left -----------------------------------------------------
+
+
+def _metrics(logdir):
+  """The whole lines of metrics.jsonl."""
+  try:
+    with open(os.path.join(logdir, 'metrics.jsonl')) as f:
+      lines = f.read().split('\n')[:-1]
+  except FileNotFoundError:
+    return []
+  return [json.loads(line, parse_constant=pytest.fail) for line in lines]
+
+
+def _frames(logdir):
+  return [metrics['frames'] for metrics in _metrics(logdir)]
+
+
+def _checkpoint_frames(logdir):
+  """Frames of all checkpoints, oldest first."""
+  state = tf.train.get_checkpoint_state(str(logdir))
+  return [int(path.rpartition('-')[2])
+          for path in state.all_model_checkpoint_paths] if state else []
+
+
+def _checkpoint_floats(logdir):
+  """A dict of name to float array, of the newest checkpoint."""
+  reader = tf.train.load_checkpoint(str(logdir))
+  return {name: reader.get_tensor(name)
+          for name, dtype in reader.get_variable_to_dtype_map().items()
+          if dtype == tf.float32}
+
+
+def _config(logdir):
+  with open(os.path.join(logdir, 'config.json')) as f:
+    return json.load(f)
+
+
+def _episodes(logdir):
+  """The rows of episodes.csv, split."""
+  with open(os.path.join(logdir, 'episodes.csv')) as f:
+    header, *rows = f.read().splitlines()
+  assert header == 'frames,level,episode_return,episode_frames'
+  return [row.split(',') for row in rows]
+
+
+def _event_tags(logdir):
+  """A dict of tag to steps in the TensorBoard files."""
+  tags = collections.defaultdict(list)
+  for path in glob.glob(os.path.join(logdir, 'events.out.tfevents.*')):
+    for record in tf.data.TFRecordDataset(path):
+      event = tf.compat.v1.Event.FromString(record.numpy())
+      for value in event.summary.value:
+        tags[value.tag].append(event.step)
+  return tags
+
+
+def _contents(logdir):
+  """What must survive a refused run: names and bytes of everything."""
+  found = {}
+  for directory, _, names in os.walk(logdir):
+    for name in names:
+      path = os.path.join(directory, name)
+      with open(path, 'rb') as f:
+        found[os.path.relpath(path, logdir)] = f.read()
+  return found
+
+
+def _check_learning_rates(metrics, learning_rate, total_frames,
+                          frames_per_step):
+  """Each entry is the mean over its updates of the linear decay in frames."""
+  steps_before = 0
+  for entry in metrics:
+    assert entry['frames'] == entry['learner_steps'] * frames_per_step
+    # An update has the rate of the frames before it.
+    mean_frames = frames_per_step * (
+        steps_before + entry['learner_steps'] - 1) / 2
+    np.testing.assert_allclose(
+        entry['learning_rate'], learning_rate * (1 - mean_frames / total_frames),
+        rtol=1e-5, atol=1e-12)
+    steps_before = entry['learner_steps']
+
+
+def _check_increasing(frames):
+  assert (np.diff(frames) > 0).all(), frames
+
+
+# -- Runs that end well -------------------------------------------------------
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  """Two finished runs at once, a dict: 'pong' as published, and 'cartpole'."""
+  directory = tmp_path_factory.mktemp('finished')
+  flagfile = directory / 'few.flags'
+  flagfile.write_text(
+      '--total_environment_frames=6000\n--learning_rate=0.001\n'
+      '--log_interval_secs=0.01\n')
+  with Program(directory / 'pong', '--level_name=pong',
+               f'--flagfile={flagfile}', '--seed=7') as pong, \
+      Program(directory / 'cartpole', *_CARTPOLE,
+              '--total_environment_frames=8000', '--keep_checkpoints=3',
+              '--save_checkpoint_secs=0.05') as cartpole:
+    assert pong.wait() == 0, pong.output()[-4000:]
+    assert cartpole.wait() == 0, cartpole.output()[-4000:]
+    assert pong.processes() == cartpole.processes() == []
+    return dict(pong=pong, cartpole=cartpole)
+
+
+@pytest.fixture
+def cartpole(finished, tmp_path):
+  """A copy of the directory of the finished CartPole run."""
+  return shutil.copytree(finished['cartpole'].logdir, tmp_path / 'cartpole')
+
+
+def test_config_json_has_the_papers_values_and_what_was_given(finished):
+  config = _config(finished['pong'].logdir)
+  assert config.items() >= dict(
+      # Table G.1.
+      suite='atari', width=84, height=84, num_action_repeats=4,
+      unroll_length=20, batch_size=32, discounting=.99, entropy_cost=.01,
+      baseline_cost=.5, reward_clipping='abs_one', epsilon=.01, decay=.99,
+      momentum=0., gradient_norm_clip=40., network='shallow', use_lstm=False,
+      num_actors=32, queue_capacity=32,
+      # Given, in a flagfile and beside it.
+      total_environment_frames=6000, learning_rate=.001, seed=7,
+      # Found out.
+      num_actions=6, observation_shapes=[[84, 84, 4]]).items()
+
+
+def test_published_settings_train_to_the_end(finished):
+  logdir = finished['pong'].logdir
+  metrics = _metrics(logdir)
+  assert metrics[-1]['frames'] == 3 * 32 * 20 * 4  # The first step >= 6000.
+  _check_increasing(_frames(logdir))
+  _check_learning_rates(metrics, .001, 6000, 2560)
+  assert _checkpoint_frames(logdir) == [7680]
+
+
+def test_metrics_have_every_key(finished):
+  for program in finished.values():
+    for entry in _metrics(program.logdir):
+      assert set(entry) >= {
+          'frames', 'wall_time', 'fps', 'learner_steps', 'total_loss',
+          'policy_gradient_loss', 'baseline_loss', 'entropy_loss',
+          'learning_rate', 'grad_norm', 'skipped', 'policy_lag_mean',
+          'policy_lag_max', 'queue_size', 'inference_batch_mean',
+          'time_learner_wait', 'time_learner_step', 'time_learner_publish'}
+      assert all(np.isfinite(value) for value in entry.values())
+      assert entry['fps'] > 0 and entry['grad_norm'] > 0
+      assert 0 <= entry['policy_lag_mean'] <= entry['policy_lag_max']
+      assert entry['skipped'] == 0
+      np.testing.assert_allclose(
+          entry['total_loss'], entry['policy_gradient_loss'] +
+          entry['baseline_loss'] + entry['entropy_loss'], rtol=1e-3, atol=1e-2)
+    assert any('time_actor_environments' in entry
+               for entry in _metrics(program.logdir))
+
+
+def test_cartpole_trains_to_the_end(finished):
+  logdir = finished['cartpole'].logdir
+  metrics = _metrics(logdir)
+  assert metrics[-1]['frames'] == 8000
+  _check_increasing(_frames(logdir))
+  _check_learning_rates(metrics, _LEARNING_RATE, 8000, _FRAMES_PER_STEP)
+  checkpoints = _checkpoint_frames(logdir)
+  assert len(checkpoints) == 3 and checkpoints[-1] == 8000
+  files = glob.glob(os.path.join(logdir, 'ckpt-*.index'))
+  assert len(files) == 3
+
+
+def test_episodes_are_in_csv_and_tensorboard(finished):
+  logdir = finished['cartpole'].logdir
+  rows = _episodes(logdir)
+  assert len(rows) > 50
+  frames = [int(row[0]) for row in rows]
+  assert frames == sorted(frames) and frames[-1] <= 8000
+  for _, level, episode_return, episode_frames in rows:
+    assert level == 'gym:CartPole-v1'
+    # One point per step, and the pole falls after 8 at the earliest.
+    assert float(episode_return) == int(episode_frames) >= 8
+  tags = _event_tags(logdir)
+  assert tags['gym:CartPole-v1/episode_return'] == frames
+  assert tags['total_loss'] == _frames(logdir)
+
+
+def test_progress_is_logged(finished):
+  output = finished['cartpole'].output()
+  assert 'frames 8.00k of 8.00k (100.0 %)' in output
+  assert 'Traceback' not in output and 'Error' not in output
+
+
+def test_a_finished_run_that_is_run_again_has_nothing_to_do(
+    cartpole, run_main):
+  before = _contents(cartpole)
+  result = run_main(f'--logdir={cartpole}', *_CARTPOLE,
+                    '--total_environment_frames=8000')
+  assert result.code == 0, result
+  after = {name: content for name, content in _contents(cartpole).items()
+           if name in before}
+  del before['config.json'], after['config.json']  # Of the new logdir.
+  assert after == before
+
+
+def test_devices_pools_lstm_and_xla_together(tmp_path):
+  """Two replicas, two actor threads, a core state and XLA train a few steps."""
+  with Program(tmp_path / 'run', *_CARTPOLE, '--num_learner_devices=2',
+               '--num_pools=2', '--use_lstm', '--xla=on', '--unroll_length=3',
+               '--total_environment_frames=120',
+               environ=dict(CUDA_VISIBLE_DEVICES='')) as program:
+    assert program.wait() == 0, program.output()[-4000:]
+    assert 'in 2 pools' in program.output()
+    assert 'XLA on' in program.output()
+    assert '/cpu:0, /cpu:1' in program.output()
+  metrics = _metrics(program.logdir)
+  assert metrics[-1]['frames'] == 120 and metrics[-1]['skipped'] == 0
+  _check_learning_rates(metrics, _LEARNING_RATE, 120, 4 * 3)
+  values = _checkpoint_floats(program.logdir)
+  assert any('core' in name for name in values)
+  for name, value in values.items():
+    assert np.isfinite(value).all(), name
+
+
+# -- Being interrupted --------------------------------------------------------
+
+
+def _has_frames(logdir, frames):
+  return lambda: any(found > frames for found in _frames(logdir))
+
+
+def test_kill_and_resume_and_stop(tmp_path):
+  """One run through SIGKILL, SIGTERM, a changed flag and ctrl-C."""
+  logdir = tmp_path / 'run'
+  total = 10_000_000
+  flags_ = (*_CARTPOLE, f'--total_environment_frames={total}')
+
+  with Program(logdir, *flags_, '--save_checkpoint_secs=0.3') as program:
+    program.wait_for(
+        lambda: _checkpoint_frames(logdir) and
+        _frames(logdir)[-1:] > _checkpoint_frames(logdir)[-1:],
+        'frames after a checkpoint')
+    assert len(program.processes()) == 3  # The program and two workers.
+    program.signal(signal.SIGKILL)
+    assert program.wait() == -signal.SIGKILL
+    deadline = time.monotonic() + _STOP_SECONDS
+    while program.processes() and time.monotonic() < deadline:
+      time.sleep(.05)
+    assert program.processes() == []
+  killed_at = _checkpoint_frames(logdir)[-1]
+  before = _metrics(logdir)
+
+  with Program(logdir, *flags_) as program:
+    program.wait_for(_has_frames(logdir, before[-1]['frames']), 'resuming')
+    program.signal(signal.SIGTERM)
+    assert program.wait(_STOP_SECONDS) == 0, program.output()[-4000:]
+    assert program.processes() == []
+    output = program.output()
+  assert f'Resuming from {logdir}/ckpt-{killed_at}\n' in output
+  assert 'SIGTERM: saving and stopping.' in output
+  assert 'Traceback' not in output
+  metrics = _metrics(logdir)
+  kept = [entry for entry in before if entry['frames'] <= killed_at]
+  assert metrics[:len(kept)] == kept
+  _check_increasing(_frames(logdir))
+  _check_learning_rates(kept, _LEARNING_RATE, total, _FRAMES_PER_STEP)
+  # From here on counted from the checkpoint, which lies behind the last line.
+  new = metrics[len(kept):]
+  for entry, previous in zip(new, [killed_at] + [e['frames'] for e in new]):
+    mean_frames = (previous + entry['frames'] - _FRAMES_PER_STEP) / 2
+    np.testing.assert_allclose(
+        entry['learning_rate'], _LEARNING_RATE * (1 - mean_frames / total),
+        rtol=1e-6)
+    assert entry['learner_steps'] == entry['frames'] / _FRAMES_PER_STEP
+  frames = [int(row[0]) for row in _episodes(logdir)]
+  assert frames == sorted(frames)
+  stopped_at = _checkpoint_frames(logdir)[-1]
+  assert stopped_at == metrics[-1]['frames']
+
+  with Program(logdir, *flags_, '--learning_rate=0.0001') as program:
+    program.wait_for(_has_frames(logdir, stopped_at), 'resuming once more')
+    # As a terminal does on ctrl-C, to all processes.
+    os.killpg(program.pid, signal.SIGINT)
+    assert program.wait(_STOP_SECONDS) == 0, program.output()[-4000:]
+    assert program.processes() == []
+    output = program.output()
+  assert f'Resuming from {logdir}/ckpt-{stopped_at}\n' in output
+  assert 'learning_rate was 0.0006, is now 0.0001' in output
+  assert 'Traceback' not in output
+  assert _config(logdir)['learning_rate'] == .0001
+  metrics = _metrics(logdir)
+  _check_increasing(_frames(logdir))
+  assert metrics[-1]['learning_rate'] == pytest.approx(
+      .0001 * (1 - metrics[-1]['frames'] / total), rel=1e-2)
+  assert _checkpoint_frames(logdir)[-1] == metrics[-1]['frames']
+
+
+def test_atari_stops_on_sigterm(tmp_path):
+  """The threads of the emulator hold nothing up either."""
+  with Program(tmp_path / 'run', '--level_name=pong', '--num_actors=8',
+               '--batch_size=4', '--log_interval_secs=0.2') as program:
+    program.wait_for(_has_frames(program.logdir, 0), 'training')
+    program.signal(signal.SIGTERM)
+    assert program.wait(_STOP_SECONDS) == 0, program.output()[-4000:]
+    assert program.processes() == []
+  assert 'Traceback' not in program.output()
+  assert _checkpoint_frames(program.logdir) == _frames(program.logdir)[-1:]
+
+
+# -- Checkpoints --------------------------------------------------------------
+
+
+def _truncate(logdir, frames):
+  path, = glob.glob(os.path.join(logdir, f'ckpt-{frames}.data-*'))
+  os.truncate(path, os.path.getsize(path) // 2)
+
+
+def test_a_corrupt_checkpoint_is_passed_over(cartpole, run_main, caplog):
+  """The one before serves, and the user is told the name of the bad one."""
+  _, good, bad = _checkpoint_frames(cartpole)
+  _truncate(cartpole, bad)
+  result = run_main(f'--logdir={cartpole}', *_CARTPOLE,
+                    '--total_environment_frames=8000')
+  assert result.code == 0, result
+  warning, = [record.getMessage() for record in caplog.records
+              if 'cannot be restored' in record.getMessage()]
+  assert f'ckpt-{bad}' in warning and '\n' not in warning
+  assert f'Resuming from {cartpole}/ckpt-{good}' in caplog.text
+  _check_increasing(_frames(cartpole))
+  assert _frames(cartpole)[-1] == 8000
+  # The whole one took the bad one's name, and is good again.
+  assert _checkpoint_frames(cartpole)[-1] == 8000
+  assert _checkpoint_floats(cartpole)
+
+
+def test_corrupt_checkpoints_only(cartpole, run_main):
+  """The run ends and leaves them; it does not start afresh over them."""
+  for frames in _checkpoint_frames(cartpole):
+    _truncate(cartpole, frames)
+  before = _contents(cartpole)
+  error = _error_of(run_main(
+      f'--logdir={cartpole}', *_CARTPOLE, '--total_environment_frames=8000'))
+  assert str(cartpole) in error
+  for frames in _checkpoint_frames(cartpole):
+    assert f'ckpt-{frames}' in error
+  after = _contents(cartpole)
+  for name in before:
+    if name != 'config.json':
+      assert after[name] == before[name], name
+
+
+# -- Testing ------------------------------------------------------------------
+
+
+def test_test_mode_scores_whole_games(cartpole, run_main):
+  """Exactly as many as asked for, of the newest checkpoint, changing nothing."""
+  before = _contents(cartpole)
+  result = run_main(f'--logdir={cartpole}', *_CARTPOLE, '--mode=test',
+                    '--test_num_episodes=35')
+  assert result.code == 0, result
+  after = _contents(cartpole)
+  scores = json.loads(after.pop('test_scores.json'))
+  assert after == before
+  assert scores['frames'] == 8000
+  (level_name, level), = scores['levels'].items()
+  assert level_name == 'gym:CartPole-v1'
+  returns = level['episode_returns']
+  assert level['num_episodes'] == len(returns) == 35
+  assert returns == level['episode_frames']  # One point per step.
+  assert min(returns) >= 8 and max(returns) <= 500
+  assert level['mean'] == pytest.approx(np.mean(returns))
+  assert level['standard_error'] == pytest.approx(
+      np.std(returns, ddof=1) / np.sqrt(35))
+
+
+def test_test_mode_stops_on_ctrl_c(cartpole):
+  """Within seconds, without half a score, and without complaint."""
+  before = _contents(cartpole)
+  with Program(cartpole, *_CARTPOLE, '--mode=test',
+               '--test_num_episodes=1000000') as program:
+    program.wait_for(
+        lambda: ': game 1 of 1000000' in program.output(), 'the first game')
+    os.killpg(program.pid, signal.SIGINT)
+    assert program.wait(_STOP_SECONDS) == 130  # As shells expect.
+    assert program.processes() == []
+    assert 'Traceback' not in program.output()
+  assert _contents(cartpole) == before
+
+
+# -- Bad input ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize('arguments, expected', [
+    (['--level_name=pogn'], ['--level_name=pogn', 'pong']),
+    (['--level_name=pong', '--batch_size=0'], ['--batch_size=0']),
+    (['--level_name=pong', '--task=0'], ['--task=0']),
+    (['--level_name=pong', '--use_lstm', 'false'], ['arguments: false']),
+])
+def test_bad_flags_get_one_line(tmp_path, arguments, expected):
+  """It is all there is on stderr, comes at once, and no directory is made."""
+  with Program(tmp_path / 'run', *arguments) as program:
+    code = program.wait()
+    output = program.output()
+  assert code == 1
+  assert output.startswith('Error: ') and output.count('\n') == 1, output
+  for part in expected:
+    assert part in output
+  assert not os.path.exists(tmp_path / 'run')
+
+
+@pytest.mark.parametrize('arguments, expected', [
+    (['--level_name=pong', '--unroll_length=0'], ['--unroll_length=0']),
+    (['--level_name=pong', '--queue_capacity=31'],
+     ['--queue_capacity=31', '--batch_size=32', 'never']),
+    (['--level_name=pong', '--batch_size=5', '--num_learner_devices=2'],
+     ['--batch_size=5', '--num_learner_devices=2']),
+    (['--level_name=gym:CartPoll-v1'],
+     ['gym:CartPoll-v1', 'similar: gym:CartPole-v1']),
+    (['--level_name=gym:no_such_module:Name-v0'],
+     ['no_such_module']),
+    (['--level_name=gym:Pendulum-v1'],
+     ['gym:Pendulum-v1', 'action space', 'not Discrete']),
+    (['--level_name=gym:Blackjack-v1'],
+     ['gym:Blackjack-v1', 'observation space']),
+    (['--level_name=explore_goal_locations_small'],
+     ['explore_goal_locations_small', 'DeepMind Lab']),
+    (['--level_name=gym:CartPole-v1', '--network=deep'],
+     ['network', 'deep']),
+    (['--level_name=gym:CartPole-v1', '--mode=test'],
+     ['--mode=test', '--logdir=', 'checkpoint']),
+])
+def test_bad_settings_get_one_line(tmp_path, run_main, arguments, expected):
+  error = _error_of(run_main(
+      f'--logdir={tmp_path / "run"}', '--num_actors=2', *arguments))
+  for part in expected:
+    assert part in error
+  assert _contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize('logdir', ['{}/file/logdir', '{}/file', '/proc/x'])
+def test_a_logdir_that_cannot_be_written(tmp_path, run_main, logdir):
+  (tmp_path / 'file').write_text('mine')
+  logdir = logdir.format(tmp_path)
+  error = _error_of(run_main(f'--logdir={logdir}', *_CARTPOLE))
+  assert f'--logdir={logdir} cannot be written' in error
+  assert _contents(tmp_path) == dict(file=b'mine')
+
+
+@pytest.mark.parametrize('mode', ['train', 'test'])
+@pytest.mark.parametrize('arguments, expected', [
+    (['--level_name=gym:Acrobot-v1'], 'level_name=gym:CartPole-v1'),
+    (['--network=vector'], 'network=auto'),
+    (['--use_lstm'], 'use_lstm=False'),
+])
+def test_the_logdir_of_another_run_is_refused(
+    cartpole, run_main, mode, arguments, expected):
+  """Its configuration and checkpoints stay as they are, bit by bit."""
+  before = _contents(cartpole)
+  error = _error_of(run_main(
+      f'--logdir={cartpole}', *_CARTPOLE, f'--mode={mode}', *arguments))
+  assert f'--logdir={cartpole} ' in error and expected in error
+  assert _contents(cartpole) == before
+
+
+def test_a_missing_package_is_named(tmp_path, run_main, monkeypatch):
+  monkeypatch.setitem(sys.modules, 'ale_py', None)
+  error = _error_of(run_main(f'--logdir={tmp_path / "run"}',
+                             '--level_name=pong'))
+  assert 'pong' in error and 'pip install ale-py' in error
+  assert _contents(tmp_path) == {}
+
+
+def test_a_missing_rom_is_named(tmp_path, run_main, monkeypatch):
+  from ale_py import roms
+
+  def no_rom(unused_name):
+    raise FileNotFoundError('no ROM\nhere')
+
+  monkeypatch.setattr(roms, 'get_rom_path', no_rom)
+  error = _error_of(run_main(f'--logdir={tmp_path / "run"}',
+                             '--level_name=pong'))
+  assert 'ROM for pong' in error and 'no ROM here' in error
+
+
+def test_a_missing_package_of_the_workers_is_named(tmp_path):
+  """They are other interpreters, and their trouble is the program's."""
+  (tmp_path / 'gymnasium.py').write_text('raise ImportError("not today")')
+  with Program(tmp_path / 'run', *_CARTPOLE,
+               environ=dict(PYTHONPATH=str(tmp_path))) as program:
+    result = Result(program.wait(), program.output())
+    assert program.processes() == []
+  error = _error_of(result)
+  assert 'Gymnasium cannot be imported: not today' in error
+
+
+# -- Trouble on the way -------------------------------------------------------
+
+
+def test_updates_that_are_not_finite_end_the_run(tmp_path, run_main):
+  """After 100 in a row, with the last finite weights saved."""
+  logdir = tmp_path / 'run'
+  error = _error_of(run_main(
+      f'--logdir={logdir}', *_CARTPOLE, '--total_environment_frames=1000000',
+      '--learning_rate=1e30', '--gradient_norm_clip=0'))
+  assert '100 updates in a row' in error
+  assert '--learning_rate' in error and '1e+30' in error
+  metrics = _metrics(logdir)
+  assert metrics[-1]['skipped'] >= 1
+  assert metrics[-1]['grad_norm'] is None
+  assert sum(entry['skipped'] for entry in metrics) >= 100
+  assert _checkpoint_frames(logdir)[-1] == metrics[-1]['frames']
+  values = _checkpoint_floats(logdir)
+  # The update was made, and it is the forward pass that overflows.
+  assert max(np.abs(value).max() for value in values.values()) > 1e20
+  for name, value in values.items():
+    assert np.isfinite(value).all(), name
+
+
+def _worker_pids():
+  found = []
+  for path in glob.glob(f'/proc/{os.getpid()}/task/*/children'):
+    try:
+      with open(path) as f:
+        pids = f.read().split()
+    except FileNotFoundError:
+      continue
+    for pid in pids:
+      with open(f'/proc/{pid}/cmdline', 'rb') as f:
+        if b'scalable_agent.environments.worker' in f.read().split(b'\0'):
+          found.append(int(pid))
+  return found
+
+
+def test_an_environment_that_dies_ends_the_run(tmp_path, run_main):
+  """With its name, and with what was learned until then saved."""
+  logdir = tmp_path / 'run'
+  over = threading.Event()
+
+  def kill():
+    while not _frames(logdir) and not over.wait(.05):
+      pass
+    pids = _worker_pids()
+    assert len(pids) == 2
+    os.kill(pids[-1], signal.SIGKILL)
+
+  killer = threading.Thread(target=kill)
+  killer.start()
+  try:
+    error = _error_of(run_main(f'--logdir={logdir}', *_CARTPOLE))
+  finally:
+    over.set()
+    killer.join()
+  assert 'gym:CartPole-v1' in error and 'killed by SIGKILL' in error
+  assert 'environments ' in error
+  assert _worker_pids() == []
+  assert _checkpoint_frames(logdir)[-1] == _frames(logdir)[-1] > 0
+
+
+# -- Help ---------------------------------------------------------------------
+
+
+def test_help_lists_every_flag_and_its_unit():
+  completed = subprocess.run(
+      [sys.executable, '-m', 'scalable_agent.experiment', '--helpfull'],
+      cwd=_ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+      timeout=_TIMEOUT_SECONDS)
+  assert completed.returncode in (0, 1)
+  text = completed.stdout
+  own = flags.FLAGS.get_flags_for_module(experiment)
+  assert len(own) > 40
+  for flag in own:
+    name = f'[no]{flag.name}' if flag.boolean else flag.name
+    assert f'--{name}:' in text, name
+    if flag.name.endswith('_secs'):
+      assert 'Seconds' in flag.help
+    if flag.name.endswith('_ms'):
+      assert 'Milliseconds' in flag.help
+  words = ' '.join(text.split())
+  assert 'Environment frames to train for' in words
+  assert 'Length of an unroll in agent steps' in words
+  assert 'in pixels' in words
+  assert 'python -m scalable_agent.experiment' in words
