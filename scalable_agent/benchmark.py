@@ -10,6 +10,7 @@ parts took turns on all cores without a moment lost:
 
 import dataclasses
 import json
+import sys
 import tempfile
 import threading
 import time
@@ -19,6 +20,7 @@ from absl import flags
 import numpy as np
 import tensorflow as tf
 
+from scalable_agent import config as config_lib
 from scalable_agent import devices as devices_lib
 from scalable_agent import experiment
 from scalable_agent import inference
@@ -26,6 +28,7 @@ from scalable_agent import networks
 from scalable_agent import staging
 from scalable_agent import suites
 from scalable_agent import training
+from scalable_agent.environments import PoolError
 
 FLAGS = flags.FLAGS
 
@@ -171,8 +174,10 @@ def measure(config, seconds):
 
 
 def main(_):
-  config = experiment.config_from_flags()
-  figures = measure(config, FLAGS.measure_secs)
+  try:
+    figures = measure(experiment.config_from_flags(), FLAGS.measure_secs)
+  except (config_lib.ConfigError, PoolError) as e:
+    sys.exit(f'Error: {e}')
   for name, value in figures.items():
     unit = f'{100 * value:8.1f} %' if name == 'efficiency' else (
         f'{value:8.0f} frames/s')

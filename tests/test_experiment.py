@@ -43,16 +43,17 @@ class Program:
 
   def __init__(self, logdir, *arguments, environ=()):
     self.logdir = str(logdir)
-    self._errors = f'{self.logdir}.{time.monotonic_ns()}.stderr'
-    with open(self._errors, 'w') as errors:
+    self._output_path = f'{self.logdir}.{time.monotonic_ns()}.output'
+    # Tests in a shell's background have SIGINT ignored, which is inherited.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with open(self._output_path, 'w') as output:
       self._process = subprocess.Popen(
           [sys.executable, '-m', 'scalable_agent.experiment',
            f'--logdir={self.logdir}', *arguments],
-          cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
+          cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
           env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2', **dict(environ)),
-          start_new_session=True,
-          # Tests that run in a shell's background have it ignored.
-          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+          start_new_session=True)
+    signal.signal(signal.SIGINT, previous)
     self.pid = self._process.pid
 
   def __enter__(self):
@@ -64,7 +65,7 @@ class Program:
     self._process.wait()
 
   def output(self):
-    with open(self._errors, errors='replace') as f:
+    with open(self._output_path, errors='replace') as f:
       return f.read()
 
   def processes(self):
@@ -215,7 +216,8 @@ def _check_learning_rates(metrics, learning_rate, total_frames,
     mean_frames = frames_per_step * (
         steps_before + entry['learner_steps'] - 1) / 2
     np.testing.assert_allclose(
-        entry['learning_rate'], learning_rate * (1 - mean_frames / total_frames),
+        entry['learning_rate'],
+        learning_rate * (1 - mean_frames / total_frames),
         rtol=1e-5, atol=1e-12)
     steps_before = entry['learner_steps']
 
@@ -491,7 +493,7 @@ def test_corrupt_checkpoints_only(cartpole, run_main):
 
 
 def test_test_mode_scores_whole_games(cartpole, run_main):
-  """Exactly as many as asked for, of the newest checkpoint, changing nothing."""
+  """Exactly as many as asked for, and nothing else is changed."""
   before = _contents(cartpole)
   result = run_main(f'--logdir={cartpole}', *_CARTPOLE, '--mode=test',
                     '--test_num_episodes=35')

@@ -85,7 +85,8 @@ def test_update_replaces_weights_and_version():
     policy.update(_weights(version), version)
     assert policy.version == version
     output, versions = _call(policy)
-    np.testing.assert_array_equal(output.policy_logits, np.full((2, 20), version))
+    np.testing.assert_array_equal(
+        output.policy_logits, np.full([2, 20], version))
     np.testing.assert_array_equal(versions, [version] * 2)
 
 

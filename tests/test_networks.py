@@ -222,7 +222,7 @@ def _keras_deep(params, out):
 @pytest.mark.parametrize('torso, keras_torso', [
     ('deep', _keras_deep), ('shallow', _keras_shallow)])
 def test_convolutional_torsos_equal_keras_layers(torso, keras_torso):
-  """The network of the paper's Figure 3, built a second time, gives the same."""
+  """The network of the paper's Figure 3, built a second time, agrees."""
   agent = _agent(torso, use_lstm=False)
   params = _params(agent)
   ((action,), env_output) = _inputs(torso, 1, 3)
@@ -236,8 +236,8 @@ def test_convolutional_torsos_equal_keras_layers(torso, keras_torso):
       logits[0], features @ params['policy_logits/w']
       + params['policy_logits/b'], 1e-4)
   _assert_close(
-      baseline[0], (features @ params['baseline/w'] + params['baseline/b'])[:, 0],
-      1e-4)
+      baseline[0],
+      (features @ params['baseline/w'] + params['baseline/b'])[:, 0], 1e-4)
 
 
 def _num_parameters(num_actions, frame, words, torso, use_lstm):
@@ -248,7 +248,7 @@ def _num_parameters(num_actions, frame, words, torso, use_lstm):
 
 
 def test_number_of_parameters_deep():
-  """By hand, for DMLab: 96x72 RGB, 9 actions, instruction; the 1.6 M of the paper."""
+  """By hand, for DMLab: 96x72 RGB, 9 actions, instruction; 1.6 M in the paper."""
   section_0 = 3 * 3 * 3 * 16 + 16 + 4 * (3 * 3 * 16 * 16 + 16)
   section_1 = 3 * 3 * 16 * 32 + 32 + 4 * (3 * 3 * 32 * 32 + 32)
   section_2 = 3 * 3 * 32 * 32 + 32 + 4 * (3 * 3 * 32 * 32 + 32)
@@ -286,7 +286,7 @@ def _fan_in(name, shape):
 
 @pytest.mark.parametrize('torso', networks.TORSOS)
 def test_initial_weights(torso):
-  """Truncated normal of stddev 1/sqrt(fan in), biases 0, nothing drawn twice."""
+  """Truncated normal of stddev 1/sqrt(fan in), drawn once each; biases 0."""
   params = _agent(torso, True, instruction=True).initial_params(0)
   # What is left of the variance of a normal that is cut at two sigma.
   shrunk = .8796

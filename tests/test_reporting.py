@@ -103,7 +103,7 @@ def test_what_is_not_finite_is_null(tmp_path):
 
 
 def test_no_line_without_a_step(tmp_path):
-  """The frames in the file increase strictly; games are written all the same."""
+  """So the frames increase strictly; games are written all the same."""
   reporter = _reporter(tmp_path)
   reporter.episode(_episode())
   reporter.write(0, {}, {})

@@ -174,7 +174,7 @@ def test_checkpoint_holds_the_slots(tmp_path):
 
 
 def test_mirrored_replicas_equal_tensorflow_1(mirrored):
-  """Both replicas' copies end where TensorFlow 1 does on the summed gradients."""
+  """Both replicas' copies end where TensorFlow 1 does on summed gradients."""
   settings = dict(decay=.99, momentum=.9, epsilon=.1)
   initial = _random(0)
   oracle = _TF1(initial, **settings)

@@ -19,8 +19,9 @@ def _paper_vtrace(log_rhos, discounts, rewards, values, bootstrap_value,
   """
   num_steps = len(rewards)
   rhos = np.exp(log_rhos.astype(np.float64))
-  rho_bar = np.inf if clip_rho_threshold is None else clip_rho_threshold
-  pg_rho_bar = np.inf if clip_pg_rho_threshold is None else clip_pg_rho_threshold
+  rho_bar, pg_rho_bar = (
+      np.inf if threshold is None else threshold
+      for threshold in (clip_rho_threshold, clip_pg_rho_threshold))
   cs = lambda_ * np.minimum(rhos, 1.)
   v = np.concatenate([values, bootstrap_value[np.newaxis]]).astype(np.float64)
 
@@ -306,7 +307,7 @@ def _logits_inputs():
 
 
 def test_from_logits():
-  """Is `from_importance_weights` of log pi(a) - log mu(a), and returns these."""
+  """Is `from_importance_weights` of log pi - log mu, and returns these."""
   inputs = _logits_inputs()
   settings = dict(
       clip_rho_threshold=1.5, clip_pg_rho_threshold=.8, lambda_=.9)

@@ -1,0 +1,101 @@
+"""The shell scripts, with an interpreter that says what it was asked to do."""
+
+import os
+import subprocess
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _executable(path, text):
+  path.write_text(text)
+  path.chmod(0o755)
+
+
+def _venv(tmp_path):
+  """A virtual environment whose python prints its arguments."""
+  (tmp_path / 'venv' / 'bin').mkdir(parents=True)
+  _executable(tmp_path / 'venv' / 'bin' / 'python',
+              '#!/bin/sh\nfor a in "$@"; do echo "$a"; done\n')
+  return tmp_path / 'venv'
+
+
+def _run(script, *arguments, **environ):
+  return subprocess.run(
+      [os.path.join(_ROOT, 'launch', script), *arguments], timeout=60,
+      stdin=subprocess.DEVNULL, capture_output=True, text=True,
+      env=dict(os.environ, **{k: str(v) for k, v in environ.items()}))
+
+
+def test_quickstart_installs_once_and_then_trains(tmp_path):
+  """Without a stamp the package is installed; with it only the run starts."""
+  venv = _venv(tmp_path)
+  first, second = (_run('quickstart.sh', VENV=venv, LOGDIR=tmp_path)
+                   for _ in range(2))
+  assert 'install' in first.stdout and '--editable' in first.stdout
+  assert second.stdout.splitlines() == [
+      '-m', 'scalable_agent.experiment',
+      f'--flagfile={_ROOT}/launch/flags/small_machine.flags',
+      f'--logdir={tmp_path}/pong', '--level_name=pong']
+
+
+def test_quickstart_passes_arguments_on_after_its_own(tmp_path):
+  """The user's flags come last, where they win; the level names the run."""
+  venv = _venv(tmp_path)
+  arguments = ['--level_name=gym:CartPole-v1', '--logdir=/other place']
+  _run('quickstart.sh', VENV=venv, LOGDIR=tmp_path)
+  lines = _run('quickstart.sh', *arguments, VENV=venv,
+               LOGDIR=tmp_path).stdout.splitlines()
+  assert lines[-2:] == arguments
+  assert f'--logdir={tmp_path}/gym_CartPole-v1' in lines
+
+
+def test_test_script_installs_the_test_extra_and_runs_all(tmp_path):
+  venv = _venv(tmp_path)
+  lines = _run('test.sh', VENV=venv).stdout.splitlines()
+  assert f'{_ROOT}[test]' in lines
+  assert lines[-3:] == ['-m', 'pytest', 'tests']
+  lines = _run('test.sh', '-k', 'a b', VENV=venv).stdout.splitlines()
+  assert lines == ['-m', 'pytest', '-k', 'a b']
+
+
+def test_old_or_missing_interpreters_are_refused_in_one_line(tmp_path):
+  old = tmp_path / 'old'
+  _executable(old, '#!/bin/sh\n'
+              'test "$1" = --version && echo Python 3.8.1 || exit 1\n')
+  result = _run('quickstart.sh', VENV=tmp_path / 'none', PYTHON=old)
+  assert result.returncode == 1
+  assert result.stderr.startswith('Error: Python 3.8.1 is too old')
+  assert result.stderr.count('\n') == 1
+  missing = _run('test.sh', VENV=tmp_path / 'none', PYTHON='no-such-python')
+  assert missing.returncode == 1
+  assert missing.stderr == 'Error: no-such-python is not installed.\n'
+
+
+def test_a_failed_installation_is_tried_again(tmp_path):
+  venv = _venv(tmp_path)
+  _executable(venv / 'bin' / 'python', '#!/bin/sh\necho "$2"; exit 1\n')
+  for _ in range(2):
+    result = _run('quickstart.sh', VENV=venv)
+    assert result.returncode == 1
+    assert 'Error: pip could not install.' in result.stderr
+    assert result.stdout == 'pip\n'
+
+
+def test_flagfiles_hold_flags_that_exist():
+  """Each flagfile parses, and the published one resolves to the defaults."""
+  from absl import flags
+  from absl.testing import flagsaver
+  from scalable_agent import experiment
+
+  directory = os.path.join(_ROOT, 'launch', 'flags')
+
+  def config(*arguments):
+    with flagsaver.flagsaver():
+      flags.FLAGS(['experiment', '--level_name=pong', *arguments])
+      return experiment.config_from_flags()
+
+  for name in os.listdir(directory):
+    config(f'--flagfile={directory}/{name}')
+  assert config(f'--flagfile={directory}/atari_shallow.flags') == config()
+  assert (config(f'--flagfile={directory}/atari_deep.flags')
+          == config('--network=deep'))
