@@ -124,7 +124,7 @@ def make_pool(monkeypatch):
     def __init__(self, **kwargs):
       super().__init__(**kwargs)
       self.game_frames = np.full([kwargs['num_envs']], -1)
-      made.append((self, kwargs))
+      made.append((self.game_frames, kwargs))
 
     def reset(self, **kwargs):
       return self._noted(super().reset(**kwargs))
@@ -143,8 +143,7 @@ def make_pool(monkeypatch):
 
   def make(*args, **kwargs):
     pools.append(atari.AtariPool(*args, num_threads=2, **kwargs))
-    emulator, pools[-1].settings = made[-1]
-    pools[-1].game_frames = emulator.game_frames
+    pools[-1].game_frames, pools[-1].settings = made[-1]
     return pools[-1]
 
   yield make
@@ -468,14 +467,22 @@ def test_missing_package(monkeypatch):
 
 
 def test_close(make_pool):
-  """Nothing can be received from a closed pool, whatever was under way."""
-  new, used = make_pool('pong', 2, 0), make_pool('pong', 2, 0)
-  used.send(used.recv().ids, np.zeros([2], np.int32))
+  """A closed pool is of no use and has no threads, whatever was under way."""
+  count_threads = lambda: len(list(pathlib.Path('/proc/self/task').iterdir()))
+  num_threads = count_threads()
+  new = make_pool('pong', 2, 0)
+  used = make_pool('pong', 4, 0, batch_size=2)
+  ids = used.recv().ids
+  used.send(ids, np.zeros([2], np.int32))
+  assert count_threads() > num_threads
   for pool in (new, used):
     pool.close()
     pool.close()
     with pytest.raises(PoolError, match='closed'):
       pool.recv()
+    with pytest.raises(PoolError, match='closed'):
+      pool.send(ids, np.zeros([2], np.int32))
+  assert count_threads() == num_threads
 
 
 def test_exit_amid_steps():

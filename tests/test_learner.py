@@ -290,6 +290,19 @@ def _gradients(agent, params, batch, loss=_LOSS):
   return _numpy(tape.gradient(total_loss, params))
 
 
+def test_step_trains_on_the_whole_batch(strategy):
+  """It logs the losses of all of it, core states and last unroll included."""
+  agent = _agent(use_lstm=True)
+  learner = _make_learner(agent, strategy)
+  batch = _batch(0, use_lstm=True)
+  _, expected = learner_lib.compute_loss(
+      agent, _LOSS, _numpy(learner.weights()), batch.agent_state,
+      batch.env_outputs, batch.agent_outputs)
+  logs = _step(learner, batch)
+  for name, value in expected.items():
+    assert logs[name] == pytest.approx(value.numpy(), 1e-4), name
+
+
 @pytest.mark.parametrize('clip', [1e-3, .5, 1e6, 0.])
 def test_gradient_is_clipped_by_its_global_norm(clip):
   """The update is RMSProp's on the scaled gradient; 0 does not clip."""
@@ -507,6 +520,18 @@ def test_checkpoint_of_another_network(tmp_path):
       _NUM_ACTIONS + 1, (ArraySpec((4,), np.float32),), 'vector', False)
   with pytest.raises(checkpoint.CheckpointError):
     _restore(tmp_path, _make_learner(wider))
+
+
+def test_checkpoint_that_lacks_something(tmp_path):
+  """Slots that a checkpoint does not have must not silently start afresh."""
+  learner = _make_learner()
+  without_slots = tf.train.Checkpoint(
+      params=learner.params, config=tf.Variable(''),
+      num_environment_frames=learner.num_environment_frames,
+      learner_steps=learner.learner_steps)
+  tf.train.CheckpointManager(without_slots, str(tmp_path), 3).save()
+  with pytest.raises(checkpoint.CheckpointError):
+    _restore(tmp_path)
 
 
 @pytest.mark.parametrize('keep', [1, 2])

@@ -240,6 +240,26 @@ def test_convolutional_torsos_equal_keras_layers(torso, keras_torso):
       (features @ params['baseline/w'] + params['baseline/b'])[:, 0], 1e-4)
 
 
+@pytest.mark.parametrize('torso, shape', [
+    ('vector', (5,)), ('shallow', (20, 20, 1))])
+def test_bytes_are_scaled_and_floats_are_not(torso, shape):
+  """uint8 is divided by 255, whatever its rank; float32 is taken as it is."""
+  rng = np.random.default_rng(0)
+  frame = rng.integers(256, size=(1, 3) + shape)
+  logits = []
+  for values in (frame.astype(np.uint8), (frame / 255).astype(np.float32)):
+    agent = networks.Agent(
+        _NUM_ACTIONS, (ArraySpec(shape, values.dtype),), torso, False)
+    env_output = StepOutput(
+        reward=tf.zeros([1, 3]), info=(), done=tf.zeros([1, 3], tf.bool),
+        observation=(tf.constant(values),))
+    (result, _), _ = agent.unroll(
+        agent.initial_params(0), tf.zeros([1, 3], tf.int32), env_output, ())
+    logits.append(result)
+  _assert_close(*logits)
+  assert np.abs(logits[0][0, 0] - logits[0][0, 1]).max() > 1e-3
+
+
 def _num_parameters(num_actions, frame, words, torso, use_lstm):
   spec = (ArraySpec(frame, np.uint8),) + ((_WORDS,) if words else ())
   params = networks.Agent(
@@ -248,7 +268,7 @@ def _num_parameters(num_actions, frame, words, torso, use_lstm):
 
 
 def test_number_of_parameters_deep():
-  """By hand, for DMLab: 96x72 RGB, 9 actions, instruction; 1.6 M in the paper."""
+  """By hand, for DMLab with instruction: the 1.6 M of the paper."""
   section_0 = 3 * 3 * 3 * 16 + 16 + 4 * (3 * 3 * 16 * 16 + 16)
   section_1 = 3 * 3 * 16 * 32 + 32 + 4 * (3 * 3 * 32 * 32 + 32)
   section_2 = 3 * 3 * 32 * 32 + 32 + 4 * (3 * 3 * 32 * 32 + 32)
@@ -392,6 +412,16 @@ def _sample_one(agent, params, seed):
       observation=(tf.zeros([1, 5]),))
   output, _ = agent.step(params, seed, tf.zeros([1], tf.int32), env_output, ())
   return output.action[0]
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
+def test_actions_exist_whatever_the_logits(value):
+  """Weights that went wrong must not crash environments instead."""
+  agent = _agent('vector', use_lstm=False)
+  params = agent.initial_params(0)
+  params['policy_logits/b'] = np.full([_NUM_ACTIONS], value, np.float32)
+  actions, _ = _sample(agent, params, [0, 0], 100)
+  assert ((actions >= 0) & (actions < _NUM_ACTIONS)).all()
 
 
 def test_actions_are_the_seeds():
