@@ -2,9 +2,9 @@
 
 import numpy as np
 
-# Scores of a human tester and of uniformly random actions, games started with up
-# to 30 no-ops: Wang et al., "Dueling Network Architectures for Deep Reinforcement
-# Learning", 2016, Table 2.
+# Scores of a human tester and of uniformly random actions, games started with
+# up to 30 no-ops: Wang et al., "Dueling Network Architectures for Deep
+# Reinforcement Learning", 2016, Table 2.
 HUMAN_SCORES = {
     'alien': 7127.7,
     'amidar': 1719.5,

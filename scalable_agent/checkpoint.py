@@ -13,9 +13,9 @@ class CheckpointError(RuntimeError):
 class Checkpointer:
   """Weights, optimizer slots, counters and configuration of a learner.
 
-  TensorFlow writes a checkpoint under a temporary name and renames it, and names
-  it in the file `checkpoint` only then, so that being killed at any time leaves
-  the one before in place.
+  TensorFlow writes a checkpoint under a temporary name and renames it, and only
+  then names it in the file `checkpoint`, so that being killed at any time
+  leaves the one before in place.
   """
 
   def __init__(self, logdir, learner, config_json, keep=3):
@@ -40,7 +40,7 @@ class Checkpointer:
     self._saved_frames = None
 
   def save(self):
-    """Saves, unless nothing has changed since the last save. Returns the path."""
+    """Saves, unless nothing has changed since. Returns the newest path."""
     frames = self._learner.frames
     if frames != self._saved_frames:
       self._checkpoint.config.assign(self._config_json)

@@ -1,10 +1,11 @@
-"""The configuration of a run: plain values, suite defaults, and their checks."""
+"""The configuration of a run: plain values, suite defaults, checks."""
 
 import dataclasses
 import difflib
 import json
 import math
 import os
+import tempfile
 
 from scalable_agent import atari57
 
@@ -192,8 +193,24 @@ def _check(config):
       '--inference_minimum_batch_size')
 
 
+def make_logdir(config):
+  """Makes the log directory, or checks it as far as the flags alone tell.
+
+  Raises:
+    ConfigError: It cannot be written, or is another run's.
+  """
+  try:
+    os.makedirs(config.logdir, exist_ok=True)
+    with tempfile.TemporaryFile(dir=config.logdir):
+      pass
+  except OSError as e:
+    raise ConfigError(
+        f'--logdir={config.logdir} cannot be written: {e.strerror}.') from e
+  check_logdir(config, {})
+
+
 def prepare_logdir(config, facts):
-  """Makes the log directory, or checks that it belongs to this run.
+  """Writes the configuration, after checking that it belongs to this run.
 
   Args:
     config: A `Config`.
@@ -207,18 +224,14 @@ def prepare_logdir(config, facts):
   Raises:
     ConfigError: The directory cannot be written, or is another run's.
   """
+  make_logdir(config)
+  changed = check_logdir(config, facts)
   path = os.path.join(config.logdir, 'config.json')
-  try:
-    os.makedirs(config.logdir, exist_ok=True)
-    changed = check_logdir(config, facts)
+  temporary = f'{path}.{os.getpid()}.tmp'
+  with open(temporary, 'w') as f:
     written = dict(dataclasses.asdict(config), **facts)
-    temporary = f'{path}.{os.getpid()}.tmp'
-    with open(temporary, 'w') as f:
-      f.write(json.dumps(written, indent=2) + '\n')
-    os.replace(temporary, path)
-  except OSError as e:
-    raise ConfigError(
-        f'--logdir={config.logdir} cannot be written: {e.strerror}.') from e
+    f.write(json.dumps(written, indent=2) + '\n')
+  os.replace(temporary, path)
   return changed
 
 

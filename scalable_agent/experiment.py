@@ -67,20 +67,22 @@ flags.DEFINE_enum(
 flags.DEFINE_float(
     'clip_rho_threshold', 1.0, 'rho_bar of V-trace; 0 does not truncate.')
 flags.DEFINE_float(
-    'clip_pg_rho_threshold', 1.0, 'Level at which the importance weights of the '
-    'policy gradient are truncated; 0 does not truncate.')
+    'clip_pg_rho_threshold', 1.0, 'Level at which the importance weights of '
+    'the policy gradient are truncated; 0 does not truncate.')
 flags.DEFINE_float(
     'vtrace_lambda', 1.0, 'lambda of V-trace (paper, Remark 2), in [0, 1].')
 
 flags.DEFINE_string(
-    'dataset_path', '', 'Directory of the data set that psychlab_* levels need.')
+    'dataset_path', '',
+    'Directory of the data set that psychlab_* levels need.')
 flags.DEFINE_string(
     'level_name', 'explore_goal_locations_small',
     'A DeepMind Lab level, dmlab30 for that suite, an Atari game in snake case '
     '(space_invaders), or gym:<id> of a Gymnasium environment with Discrete '
     'actions and Box observations (gym:CartPole-v1).')
 flags.DEFINE_integer(
-    'width', 96, 'Width of the observation in pixels. (Atari: 84. gym: unused.)')
+    'width', 96,
+    'Width of the observation in pixels. (Atari: 84. gym: unused.)')
 flags.DEFINE_integer(
     'height', 72,
     'Height of the observation in pixels. (Atari: 84. gym: unused.)')
@@ -97,8 +99,8 @@ flags.DEFINE_bool(
     'use_lstm', True, 'Whether the network has an LSTM core. (Atari, gym: no.)')
 
 flags.DEFINE_float(
-    'learning_rate', 0.00048, 'Learning rate at the start; it falls linearly to '
-    '0. (Atari, gym: 0.0006.)')
+    'learning_rate', 0.00048, 'Learning rate at the start; it falls linearly '
+    'to 0. (Atari, gym: 0.0006.)')
 flags.DEFINE_float('decay', .99, 'Decay of RMSProp\'s mean square.')
 flags.DEFINE_float('momentum', 0., 'Momentum of RMSProp.')
 flags.DEFINE_float(
@@ -114,8 +116,8 @@ flags.DEFINE_integer(
     'num_learner_devices', 0, 'Devices that share a batch: GPUs, or logical '
     'CPUs where there is none; 0 takes all GPUs, or one CPU.')
 flags.DEFINE_integer(
-    'num_pools', 0, 'Pools that the environments are spread over, each with its '
-    'own actor thread; 0 chooses by suite.')
+    'num_pools', 0, 'Pools that the environments are spread over, each with '
+    'its own actor thread; 0 chooses by suite.')
 flags.DEFINE_integer(
     'pool_batch_size', 0, 'Environments that a pool hands out at a time at the '
     'most (Atari: exactly); 0 chooses by suite.')
@@ -126,8 +128,8 @@ flags.DEFINE_integer(
     'inference_minimum_batch_size', 1, 'Environments that the policy waits for '
     'before it runs, if there are several pools.')
 flags.DEFINE_integer(
-    'inference_maximum_batch_size', 1024, 'Environments that the policy runs on '
-    'at once at the most.')
+    'inference_maximum_batch_size', 1024, 'Environments that the policy runs '
+    'on at once at the most.')
 flags.DEFINE_integer(
     'inference_timeout_ms', 100, 'Milliseconds after which the policy runs on '
     'fewer environments than the minimum.')
@@ -172,6 +174,8 @@ def main(argv):
     import tensorflow as tf
     from scalable_agent import checkpoint
     from scalable_agent import training
+    if config.mode == 'train':
+      config_lib.make_logdir(config)
     tf.get_logger().setLevel('WARNING')
     logging.info('Configuration: %s', config.to_json())
     try:

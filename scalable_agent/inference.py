@@ -32,7 +32,12 @@ class Policy:
     self.update(weights, version)
 
   def update(self, weights, version):
-    """Replaces the weights, a dict of name to tensor, of learner step `version`."""
+    """Replaces the weights.
+
+    Args:
+      weights: A dict of name to tensor.
+      version: The learner step they are from.
+    """
     with tf.device(self._device):
       weights = {k: tf.identity(v) for k, v in weights.items()}
     self._current = weights, version

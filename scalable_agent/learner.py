@@ -20,8 +20,8 @@ LossSettings = collections.namedtuple(
     defaults=(1.0, 1.0, 1.0))
 
 OptimizerSettings = collections.namedtuple(
-    'OptimizerSettings', 'learning_rate total_environment_frames decay momentum '
-    'epsilon gradient_norm_clip')
+    'OptimizerSettings', 'learning_rate total_environment_frames decay '
+    'momentum epsilon gradient_norm_clip')
 
 
 def create_strategy(devices):
@@ -139,7 +139,7 @@ class Learner:
             for name, variable in self.params.items()}
 
   def weights(self):
-    """A copy of the weights that later updates do not change, name to tensor."""
+    """A copy of the weights, name to tensor, that later updates leave alone."""
     return self._snapshot()
 
   @property
@@ -184,7 +184,7 @@ class Learner:
   def step(self, placed_batch):
     """Updates the weights once.
 
-    A gradient that is not finite updates nothing; the frames count all the same.
+    A gradient that is not finite updates nothing; the frames count even so.
 
     Args:
       placed_batch: Of `place`.

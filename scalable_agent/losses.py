@@ -12,9 +12,9 @@ REWARD_CLIPPINGS = ('abs_one', 'soft_asymmetric', 'none')
 def clip_rewards(rewards, mode):
   """Clips rewards for the learner.
 
-  `soft_asymmetric` is the optimistic asymmetric clipping as released, 5 tanh(r/5)
-  and 0.3 times that where r < 0. Figure D.1 of the paper prints it as
-  0.3 min(tanh r, 0) + 5 max(tanh r, 0), which saturates five times earlier.
+  `soft_asymmetric` is the optimistic asymmetric clipping as released:
+  5 tanh(r/5), and 0.3 times that where r < 0. Figure D.1 of the paper prints it
+  as 0.3 min(tanh r, 0) + 5 max(tanh r, 0), which saturates five times earlier.
 
   Args:
     rewards: float32 tensor of any shape.

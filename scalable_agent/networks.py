@@ -119,7 +119,8 @@ class Agent:
 
   `env_outputs` are `StepOutput`s whose observation is (frame,) or
   (frame, instruction): frame uint8 (which is divided by 255) or float32,
-  [..., H, W, C] or, for the vector torso, [..., D]; instruction int32 [..., WORDS] of `hash_instructions`.
+  [..., H, W, C] or, for the vector torso, [..., D]; instruction int32
+  [..., WORDS] of `hash_instructions`.
   """
 
   def __init__(self, num_actions, observation_spec, torso, use_lstm):

@@ -1,6 +1,6 @@
 """From unrolls to batches on the learner's devices.
 
-    actor -> TrajectoryQueue -> StagingArea (stack, time major, device) -> learner
+    actor -> TrajectoryQueue -> StagingArea (time major, on device) -> learner
 
 Both ends are bounded: a full queue blocks the actors, and one batch is prepared
 while the learner trains on another, which adds one step of policy lag.
@@ -25,8 +25,8 @@ repeats the last of the unroll before.
   agent_state: The core state before entry 0, [...]; in a batch [B, ...].
   env_outputs: A `StepOutput` of [T+1, ...] arrays; in a batch [T+1, B, ...].
   agent_outputs: An `AgentOutput` of [T+1, ...]; in a batch [T+1, B, ...].
-  policy_version: int64, the learner step whose weights took the first action; in
-    a batch an array [B].
+  policy_version: int64, the learner step whose weights took the first action;
+    in a batch an array [B].
 """
 
 

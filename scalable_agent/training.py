@@ -238,9 +238,11 @@ def _loop(run, stop):
     if skipped_in_a_row >= MAX_SKIPPED_UPDATES:
       raise TrainingError(
           f'The gradients of {skipped_in_a_row} updates in a row were not '
-          'finite. The weights before them are saved; try a smaller '
-          f'--learning_rate than {run.config.learning_rate:g} or a larger '
-          f'--epsilon than {run.config.epsilon:g}.')
+          'finite. The weights as they are, finite but perhaps useless, are '
+          f'saved in {run.config.logdir}; move that checkpoint away to resume '
+          'from the one before it, with a smaller --learning_rate than '
+          f'{run.config.learning_rate:g} or a larger --epsilon than '
+          f'{run.config.epsilon:g}.')
     if run.reporter.due():
       run.report()
     if time.time() - saved_time >= run.config.save_checkpoint_secs:

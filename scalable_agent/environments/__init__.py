@@ -29,7 +29,7 @@ starts from zero again.
 
 StepOutput = collections.namedtuple(
     'StepOutput', 'reward info done observation')
-StepOutput.__doc__ = """The outcome of one agent step, as the original defines it.
+StepOutput.__doc__ = """What came of an agent step, as the original defines it.
 
 On the last step of an episode `done` is True, `reward` and `info` still belong
 to that episode, and `observation` is the first one of the next episode. The
@@ -44,7 +44,7 @@ very first output of an environment has reward 0 and done True.
 """
 
 PoolOutput = collections.namedtuple('PoolOutput', 'ids step_output game_over')
-PoolOutput.__doc__ = """What `recv` hands out for the K environments that are ready.
+PoolOutput.__doc__ = """What `recv` hands out for K environments that are ready.
 
   ids: int32 [K], distinct indices of environments in the pool.
   step_output: A `StepOutput` of arrays [K, ...]. The caller owns them.
@@ -54,7 +54,7 @@ PoolOutput.__doc__ = """What `recv` hands out for the K environments that are re
 """
 
 ArraySpec = collections.namedtuple('ArraySpec', 'shape dtype')
-ArraySpec.__doc__ = """Shape (a tuple, without batch) and NumPy dtype of an array."""
+ArraySpec.__doc__ = """Shape, a tuple without batch, and NumPy dtype."""
 
 DEFAULT_ACTION_SET = (
     (0, 0, 0, 1, 0, 0, 0),    # Forward
