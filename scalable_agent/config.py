@@ -1,5 +1,6 @@
 """The configuration of a run: plain values, suite defaults, checks."""
 
+import contextlib
 import dataclasses
 import difflib
 import json
@@ -193,19 +194,25 @@ def _check(config):
       '--inference_minimum_batch_size')
 
 
+@contextlib.contextmanager
+def _writing_to(logdir):
+  try:
+    yield
+  except OSError as e:
+    raise ConfigError(
+        f'--logdir={logdir} cannot be written: {e.strerror}.') from e
+
+
 def make_logdir(config):
   """Makes the log directory, or checks it as far as the flags alone tell.
 
   Raises:
     ConfigError: It cannot be written, or is another run's.
   """
-  try:
+  with _writing_to(config.logdir):
     os.makedirs(config.logdir, exist_ok=True)
     with tempfile.TemporaryFile(dir=config.logdir):
       pass
-  except OSError as e:
-    raise ConfigError(
-        f'--logdir={config.logdir} cannot be written: {e.strerror}.') from e
   check_logdir(config, {})
 
 
@@ -228,10 +235,11 @@ def prepare_logdir(config, facts):
   changed = check_logdir(config, facts)
   path = os.path.join(config.logdir, 'config.json')
   temporary = f'{path}.{os.getpid()}.tmp'
-  with open(temporary, 'w') as f:
-    written = dict(dataclasses.asdict(config), **facts)
-    f.write(json.dumps(written, indent=2) + '\n')
-  os.replace(temporary, path)
+  written = dict(dataclasses.asdict(config), **facts)
+  with _writing_to(config.logdir):
+    with open(temporary, 'w') as f:
+      f.write(json.dumps(written, indent=2) + '\n')
+    os.replace(temporary, path)
   return changed
 
 
