@@ -64,7 +64,7 @@ class Checkpointer:
       except (tf.errors.OpError, AssertionError, IndexError, ValueError) as e:
         logging.warning(
             'Checkpoint %s cannot be restored, trying the one before: %s',
-            path, str(e).splitlines()[0])
+            path, (str(e).splitlines() or [type(e).__name__])[0])
         continue
       self._saved_frames = self._learner.frames
       return path

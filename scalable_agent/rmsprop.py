@@ -48,7 +48,10 @@ class RMSProp(tf.Module):
 
   def apply_gradients(self, grads_and_vars, learning_rate=None, scale=1.0,
                       condition=True):
-    """Updates variables and slots. Call outside of replica contexts.
+    """Updates variables and slots.
+
+    Call outside of replica contexts, and in the scope of the strategy that the
+    variables were made under: in another, only their first copy changes.
 
     Args:
       grads_and_vars: A list of (gradient, variable), the same variables in the

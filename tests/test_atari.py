@@ -171,13 +171,18 @@ class Totals:
   pixels = 0
 
 
-def _compare(pool, references, num_outputs, seed=0):
-  """Acts at random, and compares a pool with one reference per environment."""
-  rng = np.random.RandomState(seed)
+def _compare(pool, references, num_outputs):
+  """Acts at random, and compares a pool with one reference per environment.
+
+  It ends once there are `num_outputs` of each. What an environment is sent does
+  not depend on which others are ready.
+  """
+  rngs = [np.random.RandomState(i) for i in range(pool.num_environments)]
+  missing = np.full([pool.num_environments], num_outputs)
   actions = {}
   totals = Totals()
   kept = None
-  for _ in range(num_outputs):
+  while missing.max() > 0:
     output = pool.recv()
     ids, step_output, game_over = output
     if kept is None:
@@ -203,10 +208,10 @@ def _compare(pool, references, num_outputs, seed=0):
       totals.lives_lost += i in actions and expected.done and not expected_over
       totals.games += expected_over
       totals.largest_reward = max(totals.largest_reward, abs(expected.reward))
-    new_actions = rng.randint(pool.num_actions, size=len(ids))
-    actions.update(zip(ids, new_actions))
-    pool.send(ids, new_actions.astype(np.int32))
-  assert sorted(actions) == list(range(pool.num_environments))
+    for i in ids:
+      actions[i] = rngs[i].randint(pool.num_actions)
+    missing[ids] -= 1
+    pool.send(ids, np.array([actions[i] for i in ids], np.int32))
   assert totals.roundings <= 1e-3 * totals.pixels
   # The caller owns the outputs: later ones are not written over them.
   np.testing.assert_array_equal(kept[0].ids, kept[1].ids)
@@ -250,9 +255,9 @@ def test_space_invaders_rewards_are_not_clipped(make_pool):
 
 def test_part_of_the_pool_at_a_time(make_pool):
   """Whichever environments are ready, each one's sequence is its own."""
-  pool = make_pool('breakout', 6, 41, batch_size=2)
-  totals = _compare(pool, _references('breakout', 41, 6), 700)
-  assert totals.games >= 3
+  pool = make_pool('breakout', 4, 41, batch_size=2)
+  totals = _compare(pool, _references('breakout', 41, 4), 220)
+  assert totals.games >= 2
   assert totals.lives_lost >= 4 * totals.games
 
 
@@ -272,8 +277,8 @@ def test_shortest_games(make_pool):
   A new game's no-ops may be as many as the frames that the old one had.
   """
   pool = make_pool('pong', 4, 3, max_frames_per_game=8)
-  totals = _compare(pool, _references('pong', 3, 4, max_frames_per_game=8), 81)
-  assert totals.games == 4 * 40
+  totals = _compare(pool, _references('pong', 3, 4, max_frames_per_game=8), 51)
+  assert totals.games == 4 * 25
 
 
 def test_first_outputs(make_pool):
