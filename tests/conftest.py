@@ -18,10 +18,16 @@ tf.config.set_logical_device_configuration(
     [tf.config.LogicalDeviceConfiguration()] * 2)
 
 
+def pytest_configure(config):
+  # What pytest captures is lost with the process; this is the terminal's.
+  config.terminal_stderr = os.fdopen(os.dup(2), 'w')
+
+
 @pytest.fixture
-def bounded():
-  """Ends a test that hangs, and with it the run."""
-  faulthandler.dump_traceback_later(120.0, exit=True)
+def bounded(pytestconfig):
+  """Ends a test that hangs, and with it the run, and says where it was."""
+  faulthandler.dump_traceback_later(
+      120.0, exit=True, file=pytestconfig.terminal_stderr)
   yield
   faulthandler.cancel_dump_traceback_later()
 

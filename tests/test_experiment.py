@@ -108,13 +108,14 @@ Result = collections.namedtuple('Result', 'code errors')
 
 
 @pytest.fixture
-def run_main(capfd):
+def run_main(capfd, pytestconfig):
   """Runs the true `main` in this process: (*flags) -> `Result`."""
 
   def run(*arguments):
     capfd.readouterr()
     # A run that hangs ends the tests, and says where.
-    faulthandler.dump_traceback_later(_TIMEOUT_SECONDS, exit=True)
+    faulthandler.dump_traceback_later(
+        _TIMEOUT_SECONDS, exit=True, file=pytestconfig.terminal_stderr)
     try:
       with flagsaver.flagsaver():
         experiment.main(flags.FLAGS(['experiment', *map(str, arguments)]))

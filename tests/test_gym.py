@@ -1,4 +1,3 @@
-import faulthandler
 import sys
 import types
 
@@ -10,13 +9,7 @@ gymnasium = pytest.importorskip('gymnasium')
 from scalable_agent.environments import PoolError
 from scalable_agent.environments import gym
 
-
-@pytest.fixture(autouse=True)
-def bounded():
-  """Ends a test that hangs, and with it the run."""
-  faulthandler.dump_traceback_later(40.0, exit=True)
-  yield
-  faulthandler.cancel_dump_traceback_later()
+pytestmark = pytest.mark.usefixtures('bounded')
 
 
 class FakeEnvironment(gymnasium.Env):

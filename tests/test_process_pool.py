@@ -1,4 +1,3 @@
-import faulthandler
 import os
 import pathlib
 import signal
@@ -17,13 +16,7 @@ from scalable_agent.environments import process_pool
 _LONG = 30.0
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-
-@pytest.fixture(autouse=True)
-def bounded():
-  """Ends a test that hangs, and with it the run."""
-  faulthandler.dump_traceback_later(40.0, exit=True)
-  yield
-  faulthandler.cancel_dump_traceback_later()
+pytestmark = pytest.mark.usefixtures('bounded')
 
 
 @pytest.fixture
