@@ -297,7 +297,7 @@ def test_the_mean_is_over_the_last_100_games(tmp_path, caplog):
   for i in range(150):
     reporter.episode(_episode(float(i)))
   reporter.step(100, LOGS, np.array([0]))
-  with caplog.at_level(logging.INFO):
+  with caplog.at_level(logging.INFO, logger='absl'):
     reporter.write(1, {}, {})
   reporter.close()
   assert 'mean return 99.50 over 100 games' in caplog.text
@@ -329,7 +329,7 @@ def test_on_a_terminal_one_line_is_overwritten(columns):
 def test_elsewhere_progress_is_log_lines(caplog):
   stream = io.StringIO()
   progress = reporting.ProgressLine(stream)
-  with caplog.at_level(logging.INFO):
+  with caplog.at_level(logging.INFO, logger='absl'):
     progress.show('one')
     progress.show('two')
   progress.end()
