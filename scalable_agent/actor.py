@@ -23,6 +23,24 @@ Episode.__doc__ = """A finished game.
 """
 
 
+def finished_episodes(level_names, ids, info, finished, num_action_repeats):
+  """Returns the games that ended.
+
+  Args:
+    level_names: A list of N level names, by environment.
+    ids: int32 [K], environments.
+    info: Their `StepOutputInfo`, [K].
+    finished: bool [K], whose game ended.
+    num_action_repeats: Environment frames per agent step.
+
+  Returns:
+    A list of `Episode`s, in the order of `ids`.
+  """
+  return [Episode(level_names[ids[i]], float(info.episode_return[i]),
+                  int(info.episode_step[i]) * num_action_repeats)
+          for i in np.flatnonzero(finished)]
+
+
 class UnrollBuffer:
   """The unfinished unrolls of N environments, T + 1 entries each.
 
@@ -138,11 +156,9 @@ def run_actor(pool, policy, initial_state, unroll_length, num_action_repeats,
   while True:
     with times.stage('actor_environments'):
       ids, env_output, game_over = pool.recv()
-    for i in np.flatnonzero(game_over):
-      report_episode(Episode(
-          pool.level_names[ids[i]],
-          float(env_output.info.episode_return[i]),
-          int(env_output.info.episode_step[i]) * num_action_repeats))
+    for episode in finished_episodes(pool.level_names, ids, env_output.info,
+                                     game_over, num_action_repeats):
+      report_episode(episode)
 
     if buffer is None:
       buffer = UnrollBuffer(pool.level_names, unroll_length, env_output,

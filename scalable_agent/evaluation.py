@@ -39,13 +39,12 @@ def play(pool, policy, initial_state, num_action_repeats, num_episodes,
   episodes = []
   while remaining.any():
     ids, env_output, game_over = pool.recv()
-    for i in np.flatnonzero(game_over & (remaining[ids] > 0)):
-      remaining[ids[i]] -= 1
-      episodes.append(actor.Episode(
-          pool.level_names[ids[i]],
-          float(env_output.info.episode_return[i]),
-          int(env_output.info.episode_step[i]) * num_action_repeats))
-      on_episode(episodes[-1])
+    counts = game_over & (remaining[ids] > 0)
+    remaining[ids[counts]] -= 1
+    for episode in actor.finished_episodes(
+        pool.level_names, ids, env_output.info, counts, num_action_repeats):
+      episodes.append(episode)
+      on_episode(episode)
     states = tf.nest.map_structure(lambda a: a[ids], core_state)
     output, states, _ = policy(
         last_actions[ids], env_output._replace(info=()), states)

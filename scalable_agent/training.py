@@ -1,6 +1,7 @@
 """The training run: builds the parts, connects them, and turns the wheel."""
 
 import contextlib
+import itertools
 import signal
 import threading
 import time
@@ -282,17 +283,16 @@ def test(config):
         agent, learner.weights(), learner.steps, config.seed + _TEST_SEED,
         devices.inference, devices.jit_compile)
     progress = reporting.ProgressLine()
-    episodes = []
+    numbers = itertools.count(1)
 
     def on_episode(episode):
-      episodes.append(episode)
-      progress.show(f'{config.level_name}: game {len(episodes)} of '
+      progress.show(f'{config.level_name}: game {next(numbers)} of '
                     f'{config.test_num_episodes}, return '
                     f'{episode.episode_return:g}')
 
-    evaluation.play(pool, policy, agent.initial_state(size),
-                    config.num_action_repeats, config.test_num_episodes,
-                    on_episode)
+    episodes = evaluation.play(
+        pool, policy, agent.initial_state(size), config.num_action_repeats,
+        config.test_num_episodes, on_episode)
     progress.end()
   finally:
     pool.close()
