@@ -2,6 +2,8 @@
 
 One thread drives a pool of environments. Each environment fills its own unroll,
 so that unrolls finish when their environment does, not when the slowest does.
+Batched A2C is the same loop with a wait in it: what has finished its unroll acts
+again only after the update on all of them.
 """
 
 import collections
@@ -104,7 +106,7 @@ class UnrollBuffer:
       states: Their core states before entry 0 is processed, [K, ...].
       versions: int64 [K], versions of the weights that process entry 0.
     """
-    starts = self._time[ids] == 1
+    starts = self.at_start(ids)
     if not starts.any():
       return
     ids = ids[starts]
@@ -112,6 +114,10 @@ class UnrollBuffer:
                             tf.nest.flatten(states)):
       mine[ids] = theirs[starts]
     self._versions[ids] = versions[starts]
+
+  def at_start(self, ids):
+    """Returns which environments have just begun an unroll, bool [K]."""
+    return self._time[ids] == 1
 
   def _unroll(self, i):
     env_outputs, agent_outputs = tf.nest.map_structure(
@@ -125,8 +131,85 @@ class UnrollBuffer:
         policy_version=self._versions[i])
 
 
+class Updates:
+  """Counts the learner's updates, and lets actors wait for them."""
+
+  def __init__(self):
+    self._count = 0
+    self._closed = False
+    self._changed = threading.Condition()
+
+  def add(self):
+    """Counts an update whose weights the policy has."""
+    with self._changed:
+      self._count += 1
+      self._changed.notify_all()
+
+  def wait(self, count):
+    """Waits until there have been `count` updates.
+
+    Raises:
+      staging.Closed: `close` was called.
+    """
+    with self._changed:
+      self._changed.wait_for(lambda: self._closed or self._count >= count)
+      if self._closed:
+        raise staging.Closed('There will be no more updates.')
+
+  def close(self):
+    """Wakes all that wait."""
+    with self._changed:
+      self._closed = True
+      self._changed.notify_all()
+
+
+class Rendezvous:
+  """Holds environments back until all of a pool are between two unrolls.
+
+  This is what makes the actor-critic batched and synchronous (A2C): every
+  unroll is from one version of the weights, which the learner trains next.
+  """
+
+  def __init__(self, num_environments, wait_for_update):
+    """Initializes the rendezvous.
+
+    Args:
+      num_environments: N.
+      wait_for_update: A function of a number of updates; it blocks until there
+        have been so many, such as `Updates.wait`.
+    """
+    self._num_environments = num_environments
+    self._wait_for_update = wait_for_update
+    self._held = []
+    self._rounds = 0
+
+  def pass_on(self, at_start, inputs):
+    """Returns the environments that may act now.
+
+    Args:
+      at_start: bool [K], which have just begun an unroll.
+      inputs: A nest of arrays [K, ...] for some environments.
+
+    Returns:
+      The nest with those that are within an unroll, [<= K, ...], or else, once
+      the last of the pool gets here and the learner has trained, with all,
+      [N, ...]. None if nobody may act.
+    """
+    select = lambda which: tf.nest.map_structure(lambda a: a[which], inputs)
+    if not at_start.any():
+      return inputs
+    self._held.append((np.count_nonzero(at_start), select(at_start)))
+    if sum(count for count, _ in self._held) < self._num_environments:
+      return None if at_start.all() else select(~at_start)
+    nests = [nest for _, nest in self._held]
+    self._held = []
+    self._wait_for_update(self._rounds)
+    self._rounds += 1
+    return tf.nest.map_structure(lambda *a: np.concatenate(a), *nests)
+
+
 def run_actor(pool, policy, initial_state, unroll_length, num_action_repeats,
-              put_unroll, report_episode, times):
+              put_unroll, report_episode, times, wait_for_update=None):
   """Acts until something raises.
 
   Args:
@@ -140,6 +223,8 @@ def run_actor(pool, policy, initial_state, unroll_length, num_action_repeats,
       `TrajectoryQueue.put`; it may block.
     report_episode: A function that takes an `Episode`.
     times: A `timing.StageTimes`.
+    wait_for_update: None, or, for batched A2C, a function of a number of updates
+      that blocks until there have been so many, such as `Updates.wait`.
 
   Raises:
     staging.Closed: The queue was closed.
@@ -152,6 +237,7 @@ def run_actor(pool, policy, initial_state, unroll_length, num_action_repeats,
       policy_logits=np.zeros([num_environments, pool.num_actions], np.float32),
       baseline=np.zeros([num_environments], np.float32))
   buffer = None
+  rendezvous = wait_for_update and Rendezvous(num_environments, wait_for_update)
 
   while True:
     with times.stage('actor_environments'):
@@ -170,6 +256,14 @@ def run_actor(pool, policy, initial_state, unroll_length, num_action_repeats,
     with times.stage('actor_queue'):
       for unroll in unrolls:
         put_unroll(unroll)
+
+    if rendezvous:
+      with times.stage('actor_update_wait'):
+        passed = rendezvous.pass_on(
+            buffer.at_start(ids), (ids, env_output, last_output))
+      if passed is None:
+        continue
+      ids, env_output, last_output = passed
 
     states = tf.nest.map_structure(take, core_state)
     with times.stage('actor_inference'):

@@ -1,31 +1,38 @@
-r"""Measures the parts of the training loop alone, and the whole loop.
+r"""Measures where a machine's time goes, and compares architectures.
 
     python -m scalable_agent.benchmark --level_name=pong
+    python -m scalable_agent.benchmark --compare
 
-takes the experiment's flags. The ideal is what the machine would reach if the
-parts took turns on all cores without a moment lost:
+takes the experiment's flags. The first measures environments, inference,
+learner and data path alone, each with the whole machine to itself, and then the
+training loop. The ideal is what the loop would reach if parts that share a
+resource took turns on it without a moment lost:
 
     1 / (1 / environments + 1 / inference + 1 / learner)
+
+where all run on the CPU; what runs on another device counts by itself, and the
+slowest decides.
+
+The second runs the architectures of the paper's Table 1 on one machine with the
+same work: on a level whose steps take the same time, and on one where they vary
+and resets are slow.
 """
 
 import dataclasses
 import json
+import os
 import sys
 import tempfile
-import threading
-import time
 
 from absl import app
 from absl import flags
-import numpy as np
 import tensorflow as tf
 
 from scalable_agent import config as config_lib
 from scalable_agent import devices as devices_lib
 from scalable_agent import experiment
 from scalable_agent import inference
-from scalable_agent import networks
-from scalable_agent import staging
+from scalable_agent import measurements
 from scalable_agent import suites
 from scalable_agent import training
 from scalable_agent.environments import PoolError
@@ -34,154 +41,228 @@ FLAGS = flags.FLAGS
 
 flags.DEFINE_float(
     'measure_secs', 10., 'Seconds to measure each part for, after a warm-up of '
-    'a fifth of it.')
+    'a fifth of it; the whole loop takes twice that.')
 flags.DEFINE_string('json', '', 'File to write the figures to as JSON.')
+flags.DEFINE_bool(
+    'compare', False, 'Compare batched A2C and IMPALA on --compare_levels '
+    'instead of measuring the parts on --level_name.')
+flags.DEFINE_list(
+    'compare_levels',
+    ['synthetic:step_ms=20;std=0.1;size=16',
+     'synthetic:step_ms=20;std=1;reset_ms=1000;episode_steps=250;size=16'],
+    'Levels to compare on. Options of synthetic levels have ; between them '
+    'here.')
+
+# Rows of the paper's Table 1: name, architecture, dynamic batching.
+ARCHITECTURES = (
+    ('batched A2C (sync step)', 'a2c_sync_step', True),
+    ('batched A2C (sync trajectory)', 'a2c_sync_trajectory', True),
+    ('IMPALA', 'impala', False),
+    ('IMPALA (dynamic batching)', 'impala', True))
 
 
-def _rate(work, seconds):
-  """Calls `work`, which returns frames done, and returns frames per second."""
-  def repeat(seconds):
-    frames = 0
-    start = time.perf_counter()
-    while time.perf_counter() - start < seconds:
-      frames += work()
-    return frames / (time.perf_counter() - start)
-
-  work()
-  repeat(seconds / 5)
-  return repeat(seconds)
+def _make_pools(config):
+  layout = suites.choose_layout(config, config.num_actors)
+  return suites.make_pools(config, layout, config.seed)
 
 
-def measure_environments(config, pools, seconds):
-  """Environment frames per second with random actions and nothing else."""
-  rng = np.random.default_rng(config.seed)
-  frames = [0] * len(pools)
-  stop = threading.Event()
-
-  def drive(i, pool):
-    while not stop.is_set():
-      ids = pool.recv().ids
-      pool.send(ids, rng.integers(0, pool.num_actions, len(ids)))
-      frames[i] += len(ids) * config.num_action_repeats
-
-  threads = [threading.Thread(target=drive, args=pair)
-             for pair in enumerate(pools)]
-  for thread in threads:
-    thread.start()
-
-  time.sleep(seconds / 5)
-  before, start = sum(frames), time.perf_counter()
-  time.sleep(seconds)
-  rate = (sum(frames) - before) / (time.perf_counter() - start)
-  stop.set()
-  for thread in threads:
-    thread.join()
-  return rate
+def _whole(config, devices, seconds):
+  with tempfile.TemporaryDirectory() as logdir:
+    return measurements.measure_whole(
+        dataclasses.replace(config, logdir=logdir), _make_pools(config), devices,
+        seconds)
 
 
-def measure_inference(config, output, policy, initial_state, seconds):
-  """Environment frames per second of the policy alone, on one pool's batch."""
-  size = len(output.ids)
-  actions = np.zeros([size], np.int32)
-  env_output = output.step_output._replace(info=())
-  state = tf.nest.map_structure(lambda a: a[:size], initial_state)
-
-  def work():
-    policy(actions, env_output, state)
-    return size * config.num_action_repeats
-
-  return _rate(work, seconds)
+def _resources(config, devices):
+  """What each part occupies; parts with the same resource take turns."""
+  kind = lambda device: 'cpu' if 'cpu' in device else device
+  return dict(
+      environments='sleep' if config.suite == 'synthetic' else 'cpu',
+      inference=kind(devices.inference),
+      learner=kind(devices.learner[0]))
 
 
-def measure_learner(config, output, agent, learner, seconds):
-  """Environment frames per second of updates alone, on one placed batch."""
-  zeros = networks.AgentOutput(
-      np.int32(0), np.zeros([agent.num_actions], np.float32), np.float32(0))
-  repeat = lambda a: np.repeat(
-      np.asarray(a)[np.newaxis], config.unroll_length + 1, axis=0)
-  unroll = staging.ActorOutput(
-      level_name=config.level_name,
-      agent_state=tf.nest.map_structure(
-          lambda a: a[0], agent.initial_state(1)),
-      env_outputs=tf.nest.map_structure(
-          lambda a: repeat(a[0]), output.step_output),
-      agent_outputs=tf.nest.map_structure(repeat, zeros),
-      policy_version=0)
-  placed = learner.place(
-      staging.stack_time_major([unroll] * config.batch_size))
+def ideal_rate(rates, resources):
+  """The rate without a moment lost.
 
-  def work():
-    learner.step(placed)
-    return config.frames_per_step
+  Args:
+    rates: A dict of part to rate alone.
+    resources: A dict of part to what it occupies.
 
-  return _rate(work, seconds)
+  Returns:
+    The rate of the slowest resource, whose parts take turns on it.
+  """
+  return min(1 / sum(1 / rates[part] for part in rates
+                     if resources[part] == resource)
+             for resource in set(resources.values()))
 
 
-def measure_whole(config, pools, devices, seconds):
-  """Environment frames per second of the training loop."""
-  run = training.Run(config, pools, devices)
-  stop = threading.Event()
-
-  def work():
-    run.train_on(run.next_batch(stop))
-    return config.frames_per_step
-
-  try:
-    return _rate(work, seconds)
-  finally:
-    run.close()
+def advice(figures, resources, num_cores):
+  """Says in one line what limits the loop and which flag to turn."""
+  rates = {part: figures[part] for part in resources}
+  slowest = min(rates, key=rates.get)
+  flag = dict(
+      environments='--num_actors or --environment_threads, or more cores',
+      inference='--pool_batch_size (larger batches) or --num_actors',
+      learner='--batch_size, --num_learner_devices or a smaller --network')
+  if figures['cores'] > .85 * num_cores:
+    return (f'The CPU is: {figures["cores"]:.1f} of {num_cores} cores are busy, '
+            f'most of all with the {slowest}. Only more cores or less work per '
+            'frame help.')
+  if figures['times'].get('learner_wait', 0.) < .1:
+    return f'The learner is, it hardly waits. Try {flag["learner"]}.'
+  times = {part: figures['times'].get(f'actor_{part}', 0.)
+           for part in ('environments', 'inference')}
+  limit = max(times, key=times.get)
+  return (f'The actors are: they spend {100 * times[limit]:.0f} % of the time '
+          f'on {limit}. Try {flag[limit]}.')
 
 
 def measure(config, seconds):
-  """Measures all parts.
+  """Measures all parts and the whole.
 
   Args:
     config: A `config.Config`.
     seconds: For each part.
 
   Returns:
-    A dict of environment frames per second: `environments`, `inference`,
-    `learner`, `ideal` and `whole`; and `efficiency`, whole / ideal.
+    A dict of `environments`, `inference`, `learner`, `data_path` and `ideal` in
+    frames per second; what `measurements.measure_whole` returns; `efficiency`,
+    whole / ideal; `environment_utilisation`, whole / environments;
+    `inference_by_batch`; `bottleneck`, a sentence; and `machine` and `config`.
   """
   devices = devices_lib.choose_devices(config.num_learner_devices, config.xla)
-  make_pools = lambda: suites.make_pools(
-      config, config.num_actors, config.num_pools, config.pool_batch_size,
-      config.seed)
-  pools = make_pools()
-  output = pools[0].recv()
-  pools[0].send(output.ids, np.zeros([len(output.ids)], np.int32))
-  agent = training.create_agent(config, pools[0])
-  learner = training.create_learner(config, agent, devices)
-  policy = inference.Policy(
-      agent, learner.weights(), 0, config.seed, devices.inference,
-      devices.jit_compile)
-  figures = dict(
-      environments=measure_environments(config, pools, seconds),
-      inference=measure_inference(
-          config, output, policy, agent.initial_state(config.num_actors),
-          seconds),
-      learner=measure_learner(config, output, agent, learner, seconds))
-  figures['ideal'] = 1 / sum(1 / rate for rate in figures.values())
-  for pool in pools:
-    pool.close()
+  num_cores = len(os.sched_getaffinity(0))
+  layout = suites.choose_layout(config, config.num_actors)
+  pools = _make_pools(config)
+  try:
+    output = pools[0].recv()
+    pools[0].send(output.ids, output.ids * 0)
+    step_output = output.step_output
+    agent = training.create_agent(config, pools[0])
+    learner = training.create_learner(config, agent, devices)
+    policy = inference.Policy(
+        agent, learner.weights(), 0, config.seed, devices.inference,
+        devices.jit_compile)
+    figures = dict(environments=measurements.measure_environments(
+        config, pools, seconds))
+    # What the loop uses: Atari pools hand out exactly as many.
+    size = layout.maximum_batch_size
+    sizes = sorted({2**i for i in range(layout.size.bit_length())} | {size})
+    by_batch = measurements.measure_inference(
+        config, step_output, policy, agent, sizes, seconds / 4)
+    figures.update(
+        inference=by_batch[size],
+        learner=measurements.measure_learner(
+            config, step_output, agent, learner, seconds),
+        data_path=measurements.measure_data_path(
+            config, pools[0], step_output, agent, learner,
+            size if layout.size % size == 0 else layout.size, seconds))
+  finally:
+    for pool in pools:
+      pool.close()
   del pools, learner, policy
-  with tempfile.TemporaryDirectory() as logdir:
-    figures['whole'] = measure_whole(
-        dataclasses.replace(config, logdir=logdir), make_pools(), devices,
-        2 * seconds)
+  resources = _resources(config, devices)
+  figures['ideal'] = ideal_rate(
+      {part: figures[part] for part in resources}, resources)
+  figures.update(_whole(config, devices, 2 * seconds))
   figures['efficiency'] = figures['whole'] / figures['ideal']
+  figures['environment_utilisation'] = (
+      figures['whole'] / figures['environments'])
+  figures['bottleneck'] = advice(figures, resources, num_cores)
+  figures['inference_by_batch'] = {
+      str(size): value for size, value in by_batch.items()}
+  figures['machine'] = _machine(num_cores)
+  figures['config'] = dataclasses.asdict(config)
   return figures
+
+
+def _machine(num_cores):
+  return dict(
+      cores=num_cores,
+      gpus=[tf.config.experimental.get_device_details(gpu).get('device_name')
+            for gpu in tf.config.list_physical_devices('GPU')],
+      tensorflow=tf.__version__)
+
+
+def compare(make_config, levels, seconds):
+  """Runs every architecture on every level.
+
+  Args:
+    make_config: A function of a dict of flag values that returns a
+      `config.Config`.
+    levels: A list of level names.
+    seconds: For each.
+
+  Returns:
+    A dict of `levels`: level to a list, in the order of `ARCHITECTURES`, of
+    dicts `name`, `architecture`, what `measurements.measure_whole` returns, and
+    `environment_utilisation` by the environments alone; and `machine`.
+  """
+  results = {}
+  for level in levels:
+    config = make_config(dict(level_name=level, architecture='a2c_sync_step'))
+    devices = devices_lib.choose_devices(config.num_learner_devices, config.xla)
+    impala = dataclasses.replace(config, architecture='impala')
+    pools = _make_pools(impala)
+    environments = measurements.measure_environments(impala, pools, seconds)
+    for pool in pools:
+      pool.close()
+    results[level] = []
+    for name, architecture, dynamic in ARCHITECTURES:
+      figures = _whole(
+          dataclasses.replace(
+              config, architecture=architecture,
+              pool_batch_size=config.pool_batch_size if dynamic else 1),
+          devices, seconds)
+      results[level].append(dict(
+          figures, name=name, architecture=architecture,
+          environment_utilisation=figures['whole'] / environments))
+  return dict(levels=results, machine=_machine(len(os.sched_getaffinity(0))))
+
+
+def _print_figures(figures):
+  for name in ('environments', 'inference', 'learner', 'data_path', 'ideal',
+               'whole'):
+    print(f'{name:24s} {figures[name]:10.0f} frames/s')
+  for name in ('efficiency', 'environment_utilisation'):
+    print(f'{name:24s} {100 * figures[name]:10.1f} %')
+  print(f'{"cores":24s} {figures["cores"]:10.2f} of '
+        f'{figures["machine"]["cores"]}')
+  print(f'{"memory":24s} {figures["memory_mib"]:10.0f} MiB')
+  for name, unit in (('queue_size', 'unrolls'),
+                     ('inference_batch', 'environments'),
+                     ('policy_lag', 'updates')):
+    values = figures[name]
+    print(f'{name:24s} {values["mean"]:10.1f} {unit} '
+          f'({values["min"]} to {values["max"]})')
+  for size, value in figures['inference_by_batch'].items():
+    print(f'{"inference, batch " + size:24s} {value:10.0f} frames/s')
+  for name, share in figures['times'].items():
+    print(f'{name:24s} {100 * share:10.1f} % of the time')
+  print(f'What limits it: {figures["bottleneck"]}')
+
+
+def _print_comparison(comparison):
+  for level, rows in comparison['levels'].items():
+    print(level)
+    for row in rows:
+      print(f'  {row["name"]:32s} {row["whole"]:10.0f} frames/s '
+            f'{100 * row["environment_utilisation"]:6.1f} % of the '
+            f'environments alone, {row["cores"]:.2f} cores')
 
 
 def main(_):
   try:
-    figures = measure(experiment.config_from_flags(), FLAGS.measure_secs)
+    if FLAGS.compare:
+      levels = [level.replace(';', ',') for level in FLAGS.compare_levels]
+      figures = compare(experiment.config_with, levels, FLAGS.measure_secs)
+      _print_comparison(figures)
+    else:
+      figures = measure(experiment.config_from_flags(), FLAGS.measure_secs)
+      _print_figures(figures)
   except (config_lib.ConfigError, PoolError) as e:
     sys.exit(f'Error: {e}')
-  for name, value in figures.items():
-    unit = f'{100 * value:8.1f} %' if name == 'efficiency' else (
-        f'{value:8.0f} frames/s')
-    print(f'{name:12s} {unit}')
   if FLAGS.json:
     with open(FLAGS.json, 'w') as f:
       f.write(json.dumps(figures, indent=2) + '\n')

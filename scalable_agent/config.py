@@ -22,17 +22,26 @@ SUITE_DEFAULTS = {
     # Table G.1. `decay` is TensorFlow 1's value in the released code.
     'atari': dict(
         width=84, height=84, num_action_repeats=4, unroll_length=20,
-        batch_size=32, num_actors=32, learning_rate=0.0006, epsilon=0.01,
-        entropy_cost=0.01, gradient_norm_clip=40., reward_clipping='abs_one',
+        batch_size=32, learning_rate=0.0006, epsilon=0.01, entropy_cost=0.01,
+        gradient_norm_clip=40., reward_clipping='abs_one',
         total_environment_frames=200_000_000, network='shallow',
         use_lstm=False),
     # Table G.1's optimisation on environments that need no Atari preprocessing.
     'gym': dict(
-        num_action_repeats=1, unroll_length=20, batch_size=32, num_actors=32,
+        num_action_repeats=1, unroll_length=20, batch_size=32,
         learning_rate=0.0006, epsilon=0.01, entropy_cost=0.01,
         gradient_norm_clip=40., reward_clipping='none',
         total_environment_frames=10_000_000, network='auto', use_lstm=False),
+    # For measurements, so that nothing but time matters.
+    'synthetic': dict(
+        num_action_repeats=1, unroll_length=20, batch_size=32, network='auto',
+        use_lstm=False),
 }
+
+# Enough environments to keep a core busy while the policy acts for others.
+_ACTORS_PER_CORE = 16
+# Bounds the policy lag, which is about actors / unrolls in a batch.
+_MAX_ACTORS_PER_UNROLL = 4
 
 _DMLAB_PREFIXES = (
     'contributed/', 'dmlab30', 'rooms_', 'language_', 'lasertag_', 'natlab_',
@@ -58,6 +67,7 @@ class Config:
   unroll_length: int
   num_action_repeats: int
   seed: int
+  architecture: str
   entropy_cost: float
   baseline_cost: float
   discounting: float
@@ -101,13 +111,15 @@ class Config:
 
 
 def suite_of(level_name):
-  """Returns 'atari', 'gym' or 'dmlab'.
+  """Returns 'atari', 'gym', 'synthetic' or 'dmlab'.
 
   Raises:
     ConfigError: No suite has such a level; the message names the nearest.
   """
   if level_name.startswith('gym:'):
     return 'gym'
+  if level_name.startswith('synthetic:'):
+    return 'synthetic'
   if level_name in atari57.GAMES:
     return 'atari'
   if level_name.startswith(_DMLAB_PREFIXES):
@@ -117,6 +129,14 @@ def suite_of(level_name):
           'Expected an Atari game in snake case (pong, space_invaders) or '
           'gym:<id> (gym:CartPole-v1).')
   raise ConfigError(f'--level_name={level_name} is no known level. {hint}')
+
+
+def _choose_num_actors(architecture, batch_size, num_pools, num_cores):
+  if architecture != 'impala':
+    return batch_size
+  count = max(batch_size, min(_ACTORS_PER_CORE * num_cores,
+                              _MAX_ACTORS_PER_UNROLL * batch_size))
+  return count + -count % max(num_pools, 1)
 
 
 def resolve(values, given):
@@ -140,6 +160,10 @@ def resolve(values, given):
   for name, value in SUITE_DEFAULTS[suite].items():
     if name not in given:
       resolved[name] = value
+  if 'num_actors' not in given and suite != 'dmlab':
+    resolved['num_actors'] = _choose_num_actors(
+        resolved['architecture'], resolved['batch_size'],
+        resolved['num_pools'], len(os.sched_getaffinity(0)))
   if not resolved['queue_capacity']:
     resolved['queue_capacity'] = resolved['batch_size']
   config = Config(suite=suite, **resolved)
@@ -192,6 +216,26 @@ def _check(config):
       'inference_maximum_batch_size',
       'it has to hold what one pool hands out and be no less than '
       '--inference_minimum_batch_size')
+  _check_architecture(config, require)
+
+
+def _check_architecture(config, require):
+  if config.architecture == 'impala':
+    return
+  a2c = f'--architecture={config.architecture}'
+  require(config.batch_size == config.num_actors, 'batch_size',
+          f'{a2c} trains on one unroll of every environment, so it has to equal '
+          f'--num_actors={config.num_actors}')
+  if config.architecture == 'a2c_sync_step':
+    require(config.num_pools <= 1, 'num_pools',
+            f'{a2c} steps all environments together, in one pool')
+    require(config.pool_batch_size in (0, config.num_actors), 'pool_batch_size',
+            f'{a2c} steps all --num_actors={config.num_actors} together')
+  elif config.suite == 'atari':
+    per_pool = config.num_actors // max(config.num_pools, 1)
+    require(config.pool_batch_size in (0, per_pool), 'pool_batch_size',
+            f'with {a2c} a pool of Atari games steps all of its {per_pool} '
+            'together')
 
 
 @contextlib.contextmanager

@@ -140,7 +140,7 @@ class _Batcher:
     self._waiting_entries = 0
     self._leaders = set()  # Requests whose caller is evaluating a batch.
     self._closed = False
-    self._statistics = (0, 0)
+    self._batch_sizes = collections.Counter()
 
   def __call__(self, *args):
     request = _Request(args, self._timeout)
@@ -167,10 +167,10 @@ class _Batcher:
       self._waiting.clear()
       self._waiting_entries = 0
 
-  def take_statistics(self):
+  def take_batch_sizes(self):
     with self._lock:
-      statistics, self._statistics = self._statistics, (0, 0)
-      return statistics
+      batch_sizes, self._batch_sizes = self._batch_sizes, collections.Counter()
+      return batch_sizes
 
   def waiting_entries(self):
     with self._lock:
@@ -222,8 +222,7 @@ class _Batcher:
       request.start = size
       size += request.size
       leader.batch.append(request)
-    batches, entries = self._statistics
-    self._statistics = (batches + 1, entries + size)
+    self._batch_sizes[size] += 1
     if len(self._leaders) < self._num_concurrent:
       self._notify_head()
 
@@ -316,7 +315,8 @@ def batch_fn_with_options(minimum_batch_size=1, maximum_batch_size=1024,
   The decorated function has these attributes:
     close(): ends the service. Calls not yet begun, and all later ones, raise
       `CancelledError`; a batch being evaluated is completed. Idempotent.
-    take_statistics(): (batches, entries) begun since the last call of it, ints.
+    take_batch_sizes(): a Counter of the sizes, in entries, of the batches begun
+      since the last call of it.
     waiting_entries(): number of entries queued now, an int.
 
   Errors of a call of the decorated function:
@@ -370,7 +370,7 @@ def batch_fn_with_options(minimum_batch_size=1, maximum_batch_size=1024,
       return batcher(*args)
 
     wrapper.close = batcher.close
-    wrapper.take_statistics = batcher.take_statistics
+    wrapper.take_batch_sizes = batcher.take_batch_sizes
     wrapper.waiting_entries = batcher.waiting_entries
     return wrapper
 

@@ -44,7 +44,8 @@ flags.DEFINE_integer(
     'Environment frames to train for; the learning rate is 0 at the end. '
     '(Atari: 200 million. gym: 10 million.)')
 flags.DEFINE_integer(
-    'num_actors', 4, 'Number of environments. (Atari, gym: 32.)')
+    'num_actors', 4, 'Number of environments. (Atari, gym: 16 per core, but no '
+    'less than --batch_size, and no more than 4 times that.)')
 flags.DEFINE_integer(
     'batch_size', 2, 'Unrolls per batch, over all learner devices. '
     '(Atari, gym: 32.)')
@@ -55,6 +56,12 @@ flags.DEFINE_integer(
     'num_action_repeats', 4, 'Environment frames per agent step. (gym: 1.)')
 flags.DEFINE_integer('seed', 1, 'Random seed of weights, actions and levels.')
 
+flags.DEFINE_enum(
+    'architecture', 'impala', ['impala', 'a2c_sync_step', 'a2c_sync_trajectory'],
+    'How actors and learner take turns (paper, section 5.1): impala, neither '
+    'waits for the other; or batched A2C, on policy, where all environments '
+    'wait for each other at every step, or at the end of every unroll, and '
+    'then for the update. A2C needs --batch_size equal to --num_actors.')
 flags.DEFINE_float(
     'entropy_cost', 0.00025, 'Multiplier of the entropy loss. '
     '(Atari, gym: 0.01.)')
@@ -78,8 +85,9 @@ flags.DEFINE_string(
 flags.DEFINE_string(
     'level_name', 'explore_goal_locations_small',
     'A DeepMind Lab level, dmlab30 for that suite, an Atari game in snake case '
-    '(space_invaders), or gym:<id> of a Gymnasium environment with Discrete '
-    'actions and Box observations (gym:CartPole-v1).')
+    '(space_invaders), gym:<id> of a Gymnasium environment with Discrete '
+    'actions and Box observations (gym:CartPole-v1), or synthetic:<options> of '
+    'one that only takes time (synthetic:step_ms=5,std=0.5).')
 flags.DEFINE_integer(
     'width', 96,
     'Width of the observation in pixels. (Atari: 84. gym: unused.)')
@@ -123,7 +131,8 @@ flags.DEFINE_integer(
     'most (Atari: exactly); 0 chooses by suite.')
 flags.DEFINE_integer(
     'environment_threads', 0, 'Threads (Atari) or processes (gym) per machine '
-    'that step environments; 0 takes one per core.')
+    'that step environments; 0 takes one per core. (synthetic: one per '
+    'environment.)')
 flags.DEFINE_integer(
     'inference_minimum_batch_size', 1, 'Environments that the policy waits for '
     'before it runs, if there are several pools.')
@@ -156,9 +165,14 @@ def config_from_flags():
     raise config_lib.ConfigError(
         f'--task={FLAGS.task} cannot work: this version runs on one machine, '
         'leave --task at -1.')
+  return config_with({})
+
+
+def config_with(changes):
+  """As `config_from_flags`, as if `changes` (name to value) were given too."""
   values = FLAGS.flag_values_dict()
   given = {name for name in values if FLAGS[name].present}
-  return config_lib.resolve(values, given)
+  return config_lib.resolve(dict(values, **changes), given | set(changes))
 
 
 def main(argv):

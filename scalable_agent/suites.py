@@ -1,19 +1,67 @@
 """Makes the pools of environments that a configuration asks for."""
 
+import collections
 import os
 
 from scalable_agent import environments
 
+PoolLayout = collections.namedtuple(
+    'PoolLayout', 'num_pools size minimum_batch_size maximum_batch_size '
+    'num_workers')
+PoolLayout.__doc__ = """How environments are spread.
 
-def make_pools(config, num_environments, num_pools, pool_batch_size, seed):
-  """Makes pools of the configured level.
+  num_pools: Pools, each driven by its own actor thread.
+  size: Environments per pool.
+  minimum_batch_size: Environments that a pool waits for before it hands them
+    out (Atari: equal to the maximum).
+  maximum_batch_size: Environments that a pool hands out at once at the most.
+  num_workers: Threads (Atari) or processes (others) per pool.
+"""
+
+
+def choose_layout(config, num_environments):
+  """Chooses what the flags leave open, from the machine's cores.
 
   Args:
     config: A `config.Config`.
     num_environments: Environments over all pools.
-    num_pools: Number of pools; 0 leaves it to the suite.
-    pool_batch_size: Environments that one `recv` hands out; 0 leaves it to the
-      suite.
+
+  Returns:
+    A `PoolLayout`.
+  """
+  num_cores = len(os.sched_getaffinity(0))
+  is_atari = config.suite == 'atari'
+  lockstep = config.architecture == 'a2c_sync_step' or (
+      config.architecture == 'a2c_sync_trajectory' and is_atari)
+  num_pools = config.num_pools
+  if not num_pools:
+    # Within a pool of Atari games that wait for their unrolls all step together,
+    # so that it takes two for one not to wait for the other at every step.
+    num_pools = 2 if (config.architecture == 'a2c_sync_trajectory' and is_atari
+                      and num_environments % 2 == 0) else 1
+  size = num_environments // num_pools
+
+  maximum = config.pool_batch_size or size
+  if is_atari and not lockstep and not config.pool_batch_size:
+    # Half of the pool steps while the policy acts for the other half.
+    maximum = size // 2 if num_pools == 1 and size % 2 == 0 else size
+  minimum = maximum if is_atari or lockstep else 1
+
+  num_workers = config.environment_threads
+  if not num_workers and config.suite == 'synthetic':
+    num_workers = num_environments  # They sleep, and so need no core each.
+  num_workers = max((num_workers or num_cores) // num_pools, 1)
+  if not is_atari:
+    num_workers = min(num_workers, size)
+  return PoolLayout(num_pools, size, minimum, maximum, num_workers)
+
+
+def make_pools(config, layout, seed):
+  """Makes pools of the configured level.
+
+  Args:
+    config: A `config.Config`.
+    layout: A `PoolLayout`.
     seed: Every environment gets its own seed from here on.
 
   Returns:
@@ -22,14 +70,12 @@ def make_pools(config, num_environments, num_pools, pool_batch_size, seed):
   Raises:
     environments.PoolError: They cannot be made.
   """
-  num_pools = num_pools or 1
-  size = num_environments // num_pools
-  make = {'atari': _make_atari, 'gym': _make_gym, 'dmlab': _make_dmlab}
+  make = {'atari': _make_atari, 'gym': _make_gym, 'dmlab': _make_dmlab,
+          'synthetic': _make_synthetic}[config.suite]
   pools = []
   try:
-    for i in range(num_pools):
-      pools.append(make[config.suite](
-          config, size, pool_batch_size, num_pools, seed + i * size))
+    for i in range(layout.num_pools):
+      pools.append(make(config, layout, seed + i * layout.size))
   except BaseException:
     for pool in pools:
       pool.close()
@@ -37,28 +83,39 @@ def make_pools(config, num_environments, num_pools, pool_batch_size, seed):
   return pools
 
 
-def _make_atari(config, size, pool_batch_size, num_pools, seed):
+def _make_atari(config, layout, seed):
   from scalable_agent.environments import atari
-  # Half of the pool steps while the policy acts for the other half.
-  if not pool_batch_size:
-    pool_batch_size = size // 2 if num_pools == 1 and size % 2 == 0 else size
   return atari.AtariPool(
-      config.level_name, size, seed,
-      batch_size=pool_batch_size,
-      num_threads=config.environment_threads or os.cpu_count(),
+      config.level_name, layout.size, seed,
+      batch_size=layout.maximum_batch_size,
+      num_threads=layout.num_workers,
       num_action_repeats=config.num_action_repeats,
       width=config.width,
       height=config.height,
       full_action_set=config.full_action_set)
 
 
-def _make_gym(config, size, pool_batch_size, num_pools, seed):
+def _process_pool_options(layout):
+  return dict(
+      num_processes=layout.num_workers,
+      minimum_batch_size=layout.minimum_batch_size,
+      maximum_batch_size=layout.maximum_batch_size,
+      # Whoever wants more than one environment at a time wants all of them.
+      timeout_ms=None)
+
+
+def _make_gym(config, layout, seed):
   from scalable_agent.environments import gym
-  processes = config.environment_threads or os.cpu_count()
   return gym.make_pool(
-      config.level_name, size, seed, config.num_action_repeats,
-      num_processes=min(max(processes // num_pools, 1), size),
-      maximum_batch_size=pool_batch_size or None)
+      config.level_name, layout.size, seed, config.num_action_repeats,
+      **_process_pool_options(layout))
+
+
+def _make_synthetic(config, layout, seed):
+  from scalable_agent.environments import synthetic
+  return synthetic.make_pool(
+      config.level_name, layout.size, seed, config.height, config.width,
+      **_process_pool_options(layout))
 
 
 def _make_dmlab(config, *unused_args):

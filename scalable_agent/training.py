@@ -1,6 +1,7 @@
 """The training run: builds the parts, connects them, and turns the wheel."""
 
 import contextlib
+import dataclasses
 import itertools
 import signal
 import threading
@@ -139,6 +140,7 @@ class Run:
     self._staging = staging.StagingArea(
         self._queue, config.batch_size,
         lambda batch: (batch, self.learner.place(batch)))
+    self._updates = actor.Updates()
     self._actors = actor.ActorThreads(
         pools, lambda pool: self._act(agent, pool))
 
@@ -146,7 +148,9 @@ class Run:
     actor.run_actor(
         pool, self._batched_policy, agent.initial_state(pool.num_environments),
         self.config.unroll_length, self.config.num_action_repeats,
-        self._queue.put, self.reporter.episode, self.times)
+        self._queue.put, self.reporter.episode, self.times,
+        wait_for_update=(None if self.config.architecture == 'impala'
+                         else self._updates.wait))
 
   def next_batch(self, stop):
     """Returns the next staged batch, or None when `stop` is set."""
@@ -174,22 +178,35 @@ class Run:
     steps = self.learner.steps
     with self.times.stage('learner_publish'):
       self._policy.update(self.learner.weights(), steps)
+    self._updates.add()
     self.reporter.step(
         self.learner.frames, logs, steps - 1 - unrolls.policy_version)
     return logs
 
+  @property
+  def queue_size(self):
+    """Unrolls that wait to be made into batches."""
+    return len(self._queue)
+
+  def take_batch_sizes(self):
+    """A Counter of the sizes of the policy's batches since the last call."""
+    return self._batched_policy.take_batch_sizes()
+
   def report(self):
     """Writes metrics and progress."""
-    batches, entries = self._batched_policy.take_statistics()
+    sizes = self.take_batch_sizes()
     self.reporter.write(
         self.learner.steps,
-        dict(queue_size=len(self._queue),
-             inference_batch_mean=entries / max(batches, 1)),
+        dict(queue_size=self.queue_size,
+             inference_batch_mean=(
+                 sum(size * count for size, count in sizes.items()) /
+                 max(sum(sizes.values()), 1))),
         self.times.take())
 
   def close(self):
     """Ends all threads and environments, and writes what is left to write."""
     self._staging.close()
+    self._updates.close()
     self._batched_policy.close()
     self._actors.close()
     self.report()
@@ -211,18 +228,21 @@ def train(config):
   """
   devices = devices_lib.choose_devices(config.num_learner_devices, config.xla)
   with stop_on_signals() as stop, contextlib.ExitStack() as stack:
-    pools = suites.make_pools(
-        config, config.num_actors, config.num_pools, config.pool_batch_size,
-        config.seed)
+    layout = suites.choose_layout(config, config.num_actors)
+    pools = suites.make_pools(config, layout, config.seed)
     for pool in pools:
       stack.callback(pool.close)
     run = Run(config, pools, devices)
     stack.callback(run.checkpointer.save)
     stack.callback(run.close)
     logging.info(
-        'Training %s: %d environments in %d pools, learner on %s, inference on '
-        '%s, XLA %s', config.level_name, config.num_actors, len(pools),
-        ', '.join(devices.learner), devices.inference,
+        'Training %s with %s: %d pools (--num_pools) of %d environments '
+        '(--num_actors), which hand out %d to %d (--pool_batch_size) and are '
+        'stepped by %d threads or processes each (--environment_threads); '
+        'learner on %s, inference on %s, XLA %s', config.level_name,
+        config.architecture, layout.num_pools, layout.size,
+        layout.minimum_batch_size, layout.maximum_batch_size,
+        layout.num_workers, ', '.join(devices.learner), devices.inference,
         'on' if devices.jit_compile else 'off')
     _loop(run, stop)
 
@@ -271,7 +291,10 @@ def test(config):
         'none. Train first, or name the log directory of a run.')
   devices = devices_lib.choose_devices(config.num_learner_devices, config.xla)
   size = min(config.test_num_episodes, _MAX_TEST_ENVIRONMENTS)
-  (pool,) = suites.make_pools(config, size, 1, size, config.seed + _TEST_SEED)
+  config = dataclasses.replace(
+      config, architecture='impala', num_pools=1, pool_batch_size=size)
+  (pool,) = suites.make_pools(
+      config, suites.choose_layout(config, size), config.seed + _TEST_SEED)
   try:
     agent = create_agent(config, pool)
     config_lib.check_logdir(config, _facts(pool))

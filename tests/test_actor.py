@@ -1,5 +1,9 @@
+import queue as queue_lib
 import threading
 
+import hypothesis.strategies as st
+from hypothesis import given
+from hypothesis import settings
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -27,7 +31,9 @@ class _FakePool(environments.Pool):
   steps; an episode of the learner ends in the middle of a game, too.
   """
 
-  def __init__(self, lengths=_LENGTHS, seed=0, num_recvs=None):
+  def __init__(self, lengths=_LENGTHS, seed=0, num_recvs=None,
+               answers_any=False):
+    self._answers_any = answers_any  # As `ProcessPool`.
     self.num_environments = len(lengths)
     self.num_actions = _NUM_ACTIONS
     self.observation_spec = (environments.ArraySpec((2,), np.float32),)
@@ -53,14 +59,16 @@ class _FakePool(environments.Pool):
                     axis=1).astype(np.float32)
 
   def recv(self):
-    assert self._ids is None, 'recv without send'
+    assert self._ids is None or self._answers_any, 'recv without send'
     if self._num_recvs is not None:
       self._num_recvs -= 1
     if self._closed or self._num_recvs == -1:
       raise environments.PoolError('The pool is closed.')
+    assert (self._waiting >= 0).any(), 'recv would wait for ever'
     while not (self._waiting == 0).any():
-      self._waiting -= 1
+      self._waiting -= self._waiting > 0
     self._ids = self._rng.permutation(np.flatnonzero(self._waiting == 0))
+    self._waiting[self._ids] = -1  # Handed out.
     self._ids = self._ids.astype(np.int32)
     take = lambda a: a[self._ids].copy()
     return environments.PoolOutput(
@@ -68,7 +76,10 @@ class _FakePool(environments.Pool):
         take(self._game_over))
 
   def send(self, ids, actions):
-    np.testing.assert_array_equal(ids, self._ids)
+    if not self._answers_any:
+      np.testing.assert_array_equal(ids, self._ids)
+    assert (self._waiting[ids] == -1).all()
+    assert len(set(ids)) == len(ids)
     assert actions.shape == ids.shape and actions.dtype == np.int32
     self._ids = None
     self._waiting[self._waiting > 0] -= 1
@@ -252,6 +263,103 @@ def test_episodes_are_reported():
       steps = range(k * _LENGTHS[i], (k + 1) * _LENGTHS[i])
       assert game.episode_return == sum(
           10 * i + _action_on(i, step) for step in steps)
+
+
+class _A2CLearner:
+  """Trains when it is waited for, and knows what it has to have by then."""
+
+  def __init__(self, num_environments):
+    self.unrolls = []
+    self.updates = 0
+    self._num_environments = num_environments
+
+  def wait(self, count):
+    assert len(self.unrolls) == count * self._num_environments
+    assert count in (self.updates, self.updates + 1)
+    self.updates = count
+
+  def policy(self, last_actions, env_outputs, core_state):
+    """The baseline is the version of the weights, the action the step."""
+    step = env_outputs.observation[0][:, 1]
+    version = np.full([len(step)], self.updates, np.int64)
+    output = networks.AgentOutput(
+        action=(step % _NUM_ACTIONS).astype(np.int32),
+        policy_logits=np.zeros([len(step), _NUM_ACTIONS], np.float32),
+        baseline=version.astype(np.float32))
+    return output, core_state, version
+
+
+@settings(deadline=None, max_examples=25)
+@given(unroll_length=st.integers(1, 6), seed=st.integers(0, 1000),
+       lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_batched_a2c_acts_with_what_the_learner_made_of_the_last_unrolls(
+    unroll_length, seed, lengths):
+  learner = _A2CLearner(len(lengths))
+  pool = _FakePool(lengths, seed, num_recvs=200, answers_any=True)
+  with pytest.raises(environments.PoolError):
+    actor.run_actor(pool, learner.policy, (), unroll_length, 1,
+                    learner.unrolls.append, lambda episode: None,
+                    timing.StageTimes(), wait_for_update=learner.wait)
+  rounds = len(learner.unrolls) // len(lengths)
+  assert rounds >= 5 and learner.updates in (rounds, rounds - 1)
+  for k in range(rounds):
+    unrolls = learner.unrolls[k * len(lengths):(k + 1) * len(lengths)]
+    assert {u.level_name for u in unrolls} == set(pool.level_names)
+    for unroll in unrolls:
+      # Entry 0 repeats the unroll before, which the weights before that acted.
+      np.testing.assert_array_equal(unroll.agent_outputs.baseline[1:], k)
+      assert unroll.policy_version == k
+      steps = unroll.env_outputs.observation[0][:, 1]
+      np.testing.assert_array_equal(
+          steps, np.arange(unroll_length + 1) + k * unroll_length)
+      np.testing.assert_array_equal(
+          unroll.agent_outputs.action[1:], steps[:-1] % _NUM_ACTIONS)
+
+
+def test_batched_a2c_steps_the_others_until_all_are_there():
+  """Only the end of an unroll holds an environment back, not each step."""
+  learner = _A2CLearner(len(_LENGTHS))
+  sizes = []
+
+  def policy(last_actions, *args):
+    sizes.append(len(last_actions))
+    return learner.policy(last_actions, *args)
+
+  with pytest.raises(environments.PoolError):
+    actor.run_actor(
+        _FakePool(num_recvs=100, answers_any=True), policy, (), 5, 1,
+        learner.unrolls.append, lambda episode: None, timing.StageTimes(),
+        wait_for_update=learner.wait)
+  assert sizes.count(5) < len(sizes) / 2
+  assert min(sizes) < 3
+
+
+def test_updates_wake_those_that_wait_for_them():
+  updates = actor.Updates()
+  passed = queue_lib.Queue()
+
+  def wait(count):
+    try:
+      updates.wait(count)
+      passed.put(count)
+    except staging.Closed:
+      passed.put('closed')
+
+  threads = [threading.Thread(target=wait, args=(n,)) for n in (0, 2, 2, 3)]
+  for thread in threads:
+    thread.start()
+  assert passed.get(timeout=_LONG) == 0
+  updates.add()
+  with pytest.raises(queue_lib.Empty):
+    passed.get(timeout=.2)
+  updates.add()
+  assert [passed.get(timeout=_LONG) for _ in range(2)] == [2, 2]
+  updates.close()
+  assert passed.get(timeout=_LONG) == 'closed'
+  for thread in threads:
+    thread.join(_LONG)
+  with pytest.raises(staging.Closed):
+    updates.wait(0)
 
 
 def test_stages_are_timed():

@@ -1,4 +1,4 @@
-"""The benchmark as its users start it, on tiny numbers."""
+"""The benchmark as its users start it, on tiny numbers, and its judgement."""
 
 import json
 import os
@@ -7,33 +7,130 @@ import sys
 
 import pytest
 
+from scalable_agent import benchmark
+
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+_RATES = ('environments', 'inference', 'learner', 'data_path', 'ideal', 'whole')
+_RATIOS = ('efficiency', 'environment_utilisation')
+_DISTRIBUTIONS = ('queue_size', 'inference_batch', 'policy_lag')
+_STAGES = {'actor_environments', 'actor_unrolls', 'actor_queue',
+           'actor_inference', 'learner_wait', 'learner_step', 'learner_publish'}
+
+
+def _run(*arguments):
+  return subprocess.run(
+      [sys.executable, '-m', 'scalable_agent.benchmark', *arguments],
+      cwd=_ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+      timeout=300)
+
+
+def _check_whole(figures):
+  """The schema of what the loop's measurement says."""
+  assert figures['whole'] > 0
+  assert 0 < figures['cores'] <= os.cpu_count() + .5
+  assert figures['memory_mib'] > 50
+  assert set(figures['times']) >= _STAGES
+  assert all(0 <= share < 20 for share in figures['times'].values())
+  for name in _DISTRIBUTIONS:
+    values = figures[name]
+    assert set(values) == {'min', 'mean', 'max', 'counts'}
+    assert values['min'] <= values['mean'] <= values['max']
+    assert sum(values['counts'].values()) > 0
+    assert {values['min'], values['max']} <= {int(x) for x in values['counts']}
+
+
+def _check_machine(machine):
+  assert set(machine) == {'cores', 'gpus', 'tensorflow'}
+  assert machine['cores'] >= 1 and isinstance(machine['gpus'], list)
 
 
 def test_measures_all_parts_and_the_whole(tmp_path):
   path = tmp_path / 'figures.json'
-  output = subprocess.run(
-      [sys.executable, '-m', 'scalable_agent.benchmark',
-       '--level_name=gym:CartPole-v1', '--num_actors=8', '--batch_size=4',
-       '--measure_secs=0.5', f'--json={path}'],
-      cwd=_ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-      timeout=300, check=True).stdout
+  result = _run(
+      '--level_name=gym:CartPole-v1', '--num_actors=8', '--batch_size=4',
+      '--measure_secs=0.5', f'--json={path}')
+  assert result.returncode == 0, result.stderr[-2000:]
   figures = json.loads(path.read_text())
+  assert set(figures) == {
+      *_RATES, *_RATIOS, *_DISTRIBUTIONS, 'cores', 'memory_mib', 'times',
+      'bottleneck', 'inference_by_batch', 'machine', 'config'}
+  assert all(figures[name] > 0 for name in _RATES + _RATIOS)
   parts = [figures[name] for name in ('environments', 'inference', 'learner')]
-  assert min(parts) > 0
   assert figures['ideal'] == pytest.approx(1 / sum(1 / x for x in parts))
-  assert figures['whole'] > 0
   assert figures['efficiency'] == pytest.approx(
       figures['whole'] / figures['ideal'])
-  assert [line.split()[0] for line in output.splitlines()] == list(figures)
+  assert figures['environment_utilisation'] == pytest.approx(
+      figures['whole'] / figures['environments'])
+  assert list(figures['inference_by_batch']) == ['1', '2', '4', '8']
+  assert figures['config']['level_name'] == 'gym:CartPole-v1'
+  _check_whole(figures)
+  _check_machine(figures['machine'])
+  assert figures['inference_batch']['max'] <= 8
+  assert figures['queue_size']['max'] <= figures['config']['queue_capacity']
+  for name in (*_RATES, *_RATIOS, 'cores', 'memory', *_DISTRIBUTIONS):
+    assert f'\n{name} ' in '\n' + result.stdout
+  assert figures['bottleneck'] in result.stdout
+
+
+def test_compares_the_architectures_of_table_1(tmp_path):
+  path = tmp_path / 'figures.json'
+  result = _run(
+      '--compare', '--compare_levels=synthetic:step_ms=2;std=0.5;size=4,'
+      'gym:CartPole-v1', '--num_actors=4', '--batch_size=4',
+      '--unroll_length=5', '--measure_secs=0.3', f'--json={path}')
+  assert result.returncode == 0, result.stderr[-2000:]
+  comparison = json.loads(path.read_text())
+  assert set(comparison) == {'levels', 'machine'}
+  _check_machine(comparison['machine'])
+  assert list(comparison['levels']) == [
+      'synthetic:step_ms=2,std=0.5,size=4', 'gym:CartPole-v1']
+  for rows in comparison['levels'].values():
+    assert [(row['name'], row['architecture']) for row in rows] == [
+        row[:2] for row in benchmark.ARCHITECTURES]
+    for row in rows:
+      assert row['environment_utilisation'] > 0
+      assert row['name'] in result.stdout
+      _check_whole(row)
+      if row['architecture'] != 'impala':
+        assert row['policy_lag']['max'] == 0
+    batches = [row['inference_batch'] for row in rows]
+    assert batches[0]['min'] == batches[0]['max'] == 4  # Step by step.
+    assert batches[2]['max'] == 1  # Without dynamic batching.
 
 
 def test_bad_flags_are_answered_in_one_line():
-  result = subprocess.run(
-      [sys.executable, '-m', 'scalable_agent.benchmark', '--level_name=pogn'],
-      cwd=_ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-      timeout=120)
+  result = _run('--level_name=pogn')
   assert result.returncode == 1
   errors = [line for line in result.stderr.splitlines() if 'Error' in line]
   assert len(errors) == 1 and 'Did you mean pong' in errors[0]
   assert 'Traceback' not in result.stderr
+
+
+def test_parts_take_turns_on_a_resource_and_others_run_beside():
+  rates = dict(environments=30., inference=60., learner=20.)
+  ideal = lambda *resources: benchmark.ideal_rate(
+      rates, dict(zip(rates, resources)))
+  assert ideal('cpu', 'cpu', 'cpu') == pytest.approx(10.)
+  assert ideal('cpu', '/gpu:0', '/gpu:0') == pytest.approx(15.)
+  assert ideal('cpu', 'cpu', '/gpu:0') == pytest.approx(20.)
+  assert ideal('cpu', '/gpu:1', '/gpu:0') == pytest.approx(20.)
+  assert ideal('sleep', 'cpu', 'cpu') == pytest.approx(15.)
+
+
+def _figures(cores=1., wait=.5, environments=.3, inference=.3):
+  return dict(environments=100., inference=50., learner=200., cores=cores,
+              times=dict(learner_wait=wait, actor_environments=environments,
+                         actor_inference=inference))
+
+
+@pytest.mark.parametrize('figures, stated', [
+    (_figures(cores=3.9), ('CPU', '3.9 of 4', 'inference')),
+    (_figures(wait=.01), ('The learner', '--num_learner_devices')),
+    (_figures(environments=.8), ('80 %', 'environments', '--num_actors')),
+    (_figures(inference=.7), ('70 %', 'inference', '--pool_batch_size'))])
+def test_advice_names_what_limits_and_a_flag(figures, stated):
+  resources = dict(environments='cpu', inference='cpu', learner='cpu')
+  text = benchmark.advice(figures, resources, 4)
+  for part in stated:
+    assert part in text

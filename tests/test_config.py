@@ -43,6 +43,8 @@ def message_of(*arguments, **values):
     ('space_invaders', 'atari'),
     ('gym:CartPole-v1', 'gym'),
     ('gym:pong', 'gym'),
+    ('synthetic:', 'synthetic'),
+    ('synthetic:step_ms=5,std=0.5', 'synthetic'),
     ('explore_goal_locations_small', 'dmlab'),
     ('dmlab30', 'dmlab'),
     ('psychlab_visual_search', 'dmlab'),
@@ -98,7 +100,6 @@ def test_atari_is_table_g1():
   config = resolve(level_name='pong')
   assert _values_of(config, _TABLE_G1) == _TABLE_G1
   assert config.decay == .99
-  assert config.num_actors == 32
   assert config.frames_per_step == 32 * 20 * 4
 
 
@@ -109,7 +110,6 @@ def test_gym_is_table_g1_without_atari_preprocessing():
   del expected['width'], expected['height']
   config = resolve(level_name='gym:CartPole-v1')
   assert _values_of(config, expected) == expected
-  assert config.num_actors == 32
   assert config.frames_per_step == 32 * 20
 
 
@@ -145,6 +145,43 @@ def test_given_flags_win(suite, level_name):
     default = FLAGS[name].default
     assert getattr(resolve(level_name=level_name, **{name: default}),
                    name) == default
+
+
+@pytest.mark.parametrize('cores, batch_size, num_pools, expected', [
+    (1, 32, 0, 32), (2, 32, 0, 32), (4, 32, 0, 64), (64, 32, 0, 128),
+    (2, 4, 0, 16), (2, 32, 3, 33), (2, 1, 1, 4)])
+def test_actors_follow_cores_and_batch(
+    monkeypatch, cores, batch_size, num_pools, expected):
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(cores))
+  for level_name in ('pong', 'gym:CartPole-v1', 'synthetic:'):
+    assert resolve(level_name=level_name, batch_size=batch_size,
+                   num_pools=num_pools).num_actors == expected
+  assert resolve(level_name='pong', num_actors=7).num_actors == 7
+  # As released, whatever the machine.
+  assert resolve(level_name='explore_goal_locations_small').num_actors == 4
+
+
+@pytest.mark.parametrize('architecture', ['a2c_sync_step',
+                                          'a2c_sync_trajectory'])
+def test_batched_a2c_has_an_actor_for_every_unroll(architecture):
+  config = resolve(level_name='pong', architecture=architecture, batch_size=12)
+  assert config.num_actors == 12
+  message = message_of(level_name='pong', architecture=architecture,
+                       batch_size=12, num_actors=24)
+  assert '--batch_size=12 cannot work' in message
+  assert f'--architecture={architecture}' in message
+  assert '--num_actors=24' in message
+
+
+def test_batched_a2c_refuses_pools_that_cannot_meet():
+  step = dict(level_name='pong', architecture='a2c_sync_step', batch_size=12)
+  assert '--num_pools=2 ' in message_of(num_pools=2, **step)
+  assert '--pool_batch_size=6 ' in message_of(pool_batch_size=6, **step)
+  resolve(num_pools=1, pool_batch_size=12, **step)
+  trajectory = dict(step, architecture='a2c_sync_trajectory', num_pools=2)
+  assert '--pool_batch_size=3 ' in message_of(pool_batch_size=3, **trajectory)
+  resolve(pool_batch_size=6, **trajectory)
+  resolve(**dict(trajectory, level_name='gym:CartPole-v1', pool_batch_size=3))
 
 
 def test_queue_capacity_follows_the_batch():

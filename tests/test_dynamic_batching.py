@@ -495,7 +495,7 @@ def test_mismatch_reaches_only_the_offender(good, bad, error, stated, position):
   # The offender is no part of the next batch either, and may call again.
   np.testing.assert_array_equal(get(spawn(wrapped, bad)), [1])
   assert wrapped.waiting_entries() == 0
-  assert wrapped.take_statistics() == (3, 4)
+  assert wrapped.take_batch_sizes() == {1: 2, 2: 1}
 
 
 def len_of_nest(x):
@@ -517,7 +517,7 @@ def test_malformed_request(args, stated):
   with pytest.raises(ValueError, match=stated):
     f(*args)
   np.testing.assert_array_equal(get(spawn(f, ints(1))), [1])
-  assert f.take_statistics() == (1, 1)
+  assert f.take_batch_sizes() == {1: 1}
 
 
 @pytest.mark.parametrize('output,stated', [
@@ -680,18 +680,18 @@ def test_batchers_are_independent():
   one, other = decorator(len_of), decorator(len_of)
   one.close()
   np.testing.assert_array_equal(get(spawn(other, ints(1))), [1])
-  assert one.take_statistics() == (0, 0)
+  assert one.take_batch_sizes() == {}
 
 
-def test_statistics_are_taken_and_reset():
+def test_batch_sizes_are_taken_and_reset():
   wrapped, gate, first = occupied(first=ints(0, 0))
   futures = [spawn_queued(wrapped, ints(1)) for _ in range(3)]
-  assert wrapped.take_statistics() == (1, 2)
-  assert wrapped.take_statistics() == (0, 0)
+  assert wrapped.take_batch_sizes() == {2: 1}
+  assert wrapped.take_batch_sizes() == {}
   gate.open()
   for future in [first] + futures:
     get(future)
-  assert wrapped.take_statistics() == (1, 3)
+  assert wrapped.take_batch_sizes() == {3: 1}
 
 
 # -- Properties and races -----------------------------------------------------
@@ -732,7 +732,7 @@ def test_every_call_gets_its_own_answer(data, maximum, num_concurrent,
   assert max(map(len, batches)) <= maximum
   np.testing.assert_array_equal(
       np.sort(np.concatenate(batches)), np.arange(entries))
-  assert f.take_statistics() == (len(batches), entries)
+  assert f.take_batch_sizes() == collections.Counter(map(len, batches))
   assert f.waiting_entries() == 0
 
 

@@ -263,7 +263,7 @@ def test_config_json_has_the_papers_values_and_what_was_given(finished):
       unroll_length=20, batch_size=32, discounting=.99, entropy_cost=.01,
       baseline_cost=.5, reward_clipping='abs_one', epsilon=.01, decay=.99,
       momentum=0., gradient_norm_clip=40., network='shallow', use_lstm=False,
-      num_actors=32, queue_capacity=32,
+      queue_capacity=32,
       # Given, in a flagfile and beside it.
       total_environment_frames=6000, learning_rate=.001, seed=7,
       # Found out.

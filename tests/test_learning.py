@@ -1,6 +1,7 @@
 """The whole of it learns, and does not with a sign wrong in V-trace."""
 
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -32,12 +33,11 @@ runpy.run_module('scalable_agent.experiment', run_name='__main__')
 '''
 
 
-def _mean_of_last_games(logdir, *interpreter_arguments):
+def _mean_of_last_games(logdir, *arguments):
   """Trains on CartPole; returns the mean return of the last 100 games."""
   completed = subprocess.run(
-      [sys.executable, *interpreter_arguments,
-       '--level_name=gym:CartPole-v1', f'--logdir={logdir}', '--num_actors=16',
-       '--batch_size=8', '--learning_rate=0.006',
+      [sys.executable, *arguments, '--level_name=gym:CartPole-v1',
+       f'--logdir={logdir}', '--batch_size=8', '--learning_rate=0.006',
        '--total_environment_frames=80000'],
       cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
       stderr=subprocess.STDOUT, text=True, timeout=900,
@@ -48,12 +48,24 @@ def _mean_of_last_games(logdir, *interpreter_arguments):
   return np.mean(returns[-100:])
 
 
+@pytest.mark.parametrize('architecture', ['a2c_sync_step',
+                                          'a2c_sync_trajectory'])
+def test_cartpole_is_learned_by_batched_a2c(tmp_path, architecture):
+  assert _mean_of_last_games(
+      tmp_path, '-m', 'scalable_agent.experiment', '--num_actors=8',
+      f'--architecture={architecture}') > _LEARNED
+  with open(tmp_path / 'metrics.jsonl') as f:
+    assert [json.loads(line)['policy_lag_max'] for line in f][-1] == 0
+
+
 def test_cartpole_is_learned(tmp_path):
   assert _mean_of_last_games(
-      tmp_path, '-m', 'scalable_agent.experiment') > _LEARNED
+      tmp_path, '-m', 'scalable_agent.experiment',
+      '--num_actors=16') > _LEARNED
 
 
 def test_cartpole_is_not_learned_with_the_advantages_negated(tmp_path):
   """The same run, so that the test above tells a right update from a wrong."""
   assert _mean_of_last_games(
-      tmp_path, '-c', _FLIP_ADVANTAGES + _MAIN) < _NOT_LEARNED
+      tmp_path, '-c', _FLIP_ADVANTAGES + _MAIN,
+      '--num_actors=16') < _NOT_LEARNED

@@ -105,7 +105,8 @@ class Pool:
     """Steps environments.
 
     Args:
-      ids: int32 [K], the `ids` of the last `recv`, in the same order.
+      ids: int32 [K], the `ids` of the last `recv`, in the same order. Pools of
+        processes take any that were handed out and not sent since.
       actions: int32 [K], indices into the action set.
     """
     raise NotImplementedError

@@ -1,0 +1,109 @@
+"""How environments are spread over pools, and that pools get what was chosen."""
+
+import os
+
+from absl import flags
+from absl.testing import flagsaver
+import numpy as np
+import pytest
+
+from scalable_agent import experiment
+from scalable_agent import suites
+from scalable_agent.environments import PoolError
+
+pytestmark = pytest.mark.usefixtures('bounded')
+
+
+def _config(**values):
+  with flagsaver.flagsaver():
+    flags.FLAGS(
+        ['experiment', *(f'--{name}={value}' for name, value in values.items())])
+    return experiment.config_from_flags()
+
+
+def _layout(cores, monkeypatch, **values):
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(cores))
+  config = _config(**values)
+  layout = suites.choose_layout(config, config.num_actors)
+  assert layout.num_pools * layout.size == config.num_actors
+  assert (1 <= layout.minimum_batch_size <= layout.maximum_batch_size
+          <= layout.size)
+  return tuple(layout)
+
+
+@pytest.mark.parametrize('values, expected', [
+    # (pools, environments in each, minimum, maximum, threads or processes)
+    (dict(level_name='pong'), (1, 64, 32, 32, 4)),
+    (dict(level_name='pong', num_actors=9), (1, 9, 9, 9, 4)),
+    (dict(level_name='pong', num_pools=2), (2, 32, 32, 32, 2)),
+    (dict(level_name='pong', pool_batch_size=8), (1, 64, 8, 8, 4)),
+    (dict(level_name='pong', environment_threads=3), (1, 64, 32, 32, 3)),
+    (dict(level_name='pong', architecture='a2c_sync_step'),
+     (1, 32, 32, 32, 4)),
+    (dict(level_name='pong', architecture='a2c_sync_trajectory'),
+     (2, 16, 16, 16, 2)),
+    (dict(level_name='pong', architecture='a2c_sync_trajectory', batch_size=7),
+     (1, 7, 7, 7, 4)),
+    (dict(level_name='gym:CartPole-v1'), (1, 64, 1, 64, 4)),
+    (dict(level_name='gym:CartPole-v1', num_actors=3), (1, 3, 1, 3, 3)),
+    (dict(level_name='gym:CartPole-v1', pool_batch_size=4), (1, 64, 1, 4, 4)),
+    (dict(level_name='gym:CartPole-v1', architecture='a2c_sync_step'),
+     (1, 32, 32, 32, 4)),
+    (dict(level_name='gym:CartPole-v1', architecture='a2c_sync_trajectory'),
+     (1, 32, 1, 32, 4)),
+    (dict(level_name='synthetic:'), (1, 64, 1, 64, 64)),
+    (dict(level_name='synthetic:', num_pools=2, num_actors=10),
+     (2, 5, 1, 5, 5)),
+    (dict(level_name='synthetic:', environment_threads=2), (1, 64, 1, 64, 2)),
+])
+def test_layout_on_four_cores(monkeypatch, values, expected):
+  assert _layout(4, monkeypatch, **values) == expected
+
+
+def test_pools_are_as_laid_out():
+  config = _config(level_name='synthetic:step_ms=0,size=3', num_actors=6,
+                   num_pools=2)
+  pools = suites.make_pools(
+      config, suites.choose_layout(config, config.num_actors), seed=1)
+  try:
+    assert [pool.num_environments for pool in pools] == [3, 3]
+    frames = [pool.recv().step_output.observation[0] for pool in pools]
+    # Every environment has its own seed.
+    assert len(np.unique(np.concatenate(frames), axis=0)) == sum(
+        len(f) for f in frames)
+  finally:
+    for pool in pools:
+      pool.close()
+
+
+def test_lockstep_waits_for_all():
+  config = _config(level_name='synthetic:step_ms=2,std=1,size=3', batch_size=5,
+                   architecture='a2c_sync_step')
+  (pool,) = suites.make_pools(
+      config, suites.choose_layout(config, config.num_actors), seed=1)
+  try:
+    for _ in range(5):
+      ids = pool.recv().ids
+      assert sorted(ids) == list(range(5))
+      pool.send(ids, np.zeros([5], np.int32))
+  finally:
+    pool.close()
+
+
+def test_pools_made_before_an_error_are_closed(monkeypatch):
+  config = _config(level_name='synthetic:size=2', num_actors=4, num_pools=2)
+  layout = suites.choose_layout(config, config.num_actors)
+  made = []
+
+  def make(*args):
+    if made:
+      raise PoolError('no more')
+    made.append(suites_make(*args))
+    return made[0]
+
+  suites_make = suites._make_synthetic
+  monkeypatch.setattr(suites, '_make_synthetic', make)
+  with pytest.raises(PoolError, match='no more'):
+    suites.make_pools(config, layout, seed=1)
+  with pytest.raises(PoolError, match='closed'):
+    made[0].recv()
