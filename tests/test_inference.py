@@ -58,6 +58,36 @@ def test_policy_is_the_agents_step(torso, frame, use_lstm):
       np.testing.assert_allclose(actual, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize('use_lstm', [False, True])
+def test_compiled_policy_has_few_programs_and_the_same_outputs(use_lstm):
+  """What XLA pads batches with never reaches the caller."""
+  rng = np.random.default_rng(0)
+  frame = ArraySpec((6,), np.float32)
+  agent = networks.Agent(_NUM_ACTIONS, (frame,), 'vector', use_lstm)
+  traced = []
+
+  def step(params, seed, last_actions, *args):
+    traced.append(last_actions.shape[0])
+    return type(agent).step(agent, params, seed, last_actions, *args)
+
+  plain = inference.Policy(agent, agent.initial_params(0), 1, 3, '/cpu:0')
+  agent.step = step
+  compiled = inference.Policy(
+      agent, agent.initial_params(0), 1, 3, '/cpu:0', jit_compile=True)
+  for batch in (1, 3, 4, 5, 7, 8, 3):
+    inputs = (np.zeros([batch], np.int32), _env_output(rng, frame, batch),
+              agent.initial_state(batch))
+    expected, actual = plain(*inputs), compiled(*inputs)
+    for a, b in zip(tf.nest.flatten(actual), tf.nest.flatten(expected)):
+      assert a.shape == b.shape and a.dtype == b.dtype
+    # Padding draws other actions with the same seed.
+    for a, b in zip(tf.nest.flatten((actual[0][1:], actual[1:])),
+                    tf.nest.flatten((expected[0][1:], expected[1:]))):
+      np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+  assert sorted(set(traced)) == [1, 4, 8]
+  assert len(traced) == 3
+
+
 class _ShowingAgent:
   """Shows its weights as logits and its seed as action."""
 
