@@ -2,8 +2,8 @@
 
 One thread drives a pool of environments. Each environment fills its own unroll,
 so that unrolls finish when their environment does, not when the slowest does.
-Batched A2C is the same loop with a wait in it: what has finished its unroll acts
-again only after the update on all of them.
+Batched A2C is the same loop with a wait in it: what has finished its unroll
+acts again only after the update on all of them.
 """
 
 import collections
@@ -223,8 +223,8 @@ def run_actor(pool, policy, initial_state, unroll_length, num_action_repeats,
       `TrajectoryQueue.put`; it may block.
     report_episode: A function that takes an `Episode`.
     times: A `timing.StageTimes`.
-    wait_for_update: None, or, for batched A2C, a function of a number of updates
-      that blocks until there have been so many, such as `Updates.wait`.
+    wait_for_update: None, or, for batched A2C, a function of a number of
+      updates that blocks until there have been so many, as `Updates.wait`.
 
   Raises:
     staging.Closed: The queue was closed.

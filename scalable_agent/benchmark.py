@@ -18,8 +18,10 @@ same work: on a level whose steps take the same time, and on one where they vary
 and resets are slow.
 """
 
+import concurrent.futures
 import dataclasses
 import json
+import multiprocessing
 import os
 import sys
 import tempfile
@@ -31,10 +33,7 @@ import tensorflow as tf
 from scalable_agent import config as config_lib
 from scalable_agent import devices as devices_lib
 from scalable_agent import experiment
-from scalable_agent import inference
 from scalable_agent import measurements
-from scalable_agent import suites
-from scalable_agent import training
 from scalable_agent.environments import PoolError
 
 FLAGS = flags.FLAGS
@@ -61,16 +60,16 @@ ARCHITECTURES = (
     ('IMPALA (dynamic batching)', 'impala', True))
 
 
-def _make_pools(config):
-  layout = suites.choose_layout(config, config.num_actors)
-  return suites.make_pools(config, layout, config.seed)
+def _choose_devices(config):
+  return devices_lib.choose_devices(
+      config.num_learner_devices, config.xla, config.intra_op_threads)
 
 
 def _whole(config, devices, seconds):
   with tempfile.TemporaryDirectory() as logdir:
     return measurements.measure_whole(
-        dataclasses.replace(config, logdir=logdir), _make_pools(config), devices,
-        seconds)
+        dataclasses.replace(config, logdir=logdir),
+        measurements.make_pools(config), devices, seconds)
 
 
 def _resources(config, devices):
@@ -106,9 +105,9 @@ def advice(figures, resources, num_cores):
       inference='--pool_batch_size (larger batches) or --num_actors',
       learner='--batch_size, --num_learner_devices or a smaller --network')
   if figures['cores'] > .85 * num_cores:
-    return (f'The CPU is: {figures["cores"]:.1f} of {num_cores} cores are busy, '
-            f'most of all with the {slowest}. Only more cores or less work per '
-            'frame help.')
+    return (f'The CPU is: {figures["cores"]:.1f} of {num_cores} cores are '
+            f'busy, most of all with the {slowest}. Only more cores or less '
+            'work per frame help.')
   if figures['times'].get('learner_wait', 0.) < .1:
     return f'The learner is, it hardly waits. Try {flag["learner"]}.'
   times = {part: figures['times'].get(f'actor_{part}', 0.)
@@ -131,37 +130,14 @@ def measure(config, seconds):
     whole / ideal; `environment_utilisation`, whole / environments;
     `inference_by_batch`; `bottleneck`, a sentence; and `machine` and `config`.
   """
-  devices = devices_lib.choose_devices(config.num_learner_devices, config.xla)
+  # TensorFlow's threads cannot be changed once it runs, and alone a part may
+  # use all cores.
+  with concurrent.futures.ProcessPoolExecutor(
+      1, multiprocessing.get_context('spawn')) as executor:
+    figures = executor.submit(
+        measurements.measure_parts, config, seconds).result()
   num_cores = len(os.sched_getaffinity(0))
-  layout = suites.choose_layout(config, config.num_actors)
-  pools = _make_pools(config)
-  try:
-    output = pools[0].recv()
-    pools[0].send(output.ids, output.ids * 0)
-    step_output = output.step_output
-    agent = training.create_agent(config, pools[0])
-    learner = training.create_learner(config, agent, devices)
-    policy = inference.Policy(
-        agent, learner.weights(), 0, config.seed, devices.inference,
-        devices.jit_compile)
-    figures = dict(environments=measurements.measure_environments(
-        config, pools, seconds))
-    # What the loop uses: Atari pools hand out exactly as many.
-    size = layout.maximum_batch_size
-    sizes = sorted({2**i for i in range(layout.size.bit_length())} | {size})
-    by_batch = measurements.measure_inference(
-        config, step_output, policy, agent, sizes, seconds / 4)
-    figures.update(
-        inference=by_batch[size],
-        learner=measurements.measure_learner(
-            config, step_output, agent, learner, seconds),
-        data_path=measurements.measure_data_path(
-            config, pools[0], step_output, agent, learner,
-            size if layout.size % size == 0 else layout.size, seconds))
-  finally:
-    for pool in pools:
-      pool.close()
-  del pools, learner, policy
+  devices = _choose_devices(config)
   resources = _resources(config, devices)
   figures['ideal'] = ideal_rate(
       {part: figures[part] for part in resources}, resources)
@@ -170,8 +146,6 @@ def measure(config, seconds):
   figures['environment_utilisation'] = (
       figures['whole'] / figures['environments'])
   figures['bottleneck'] = advice(figures, resources, num_cores)
-  figures['inference_by_batch'] = {
-      str(size): value for size, value in by_batch.items()}
   figures['machine'] = _machine(num_cores)
   figures['config'] = dataclasses.asdict(config)
   return figures
@@ -202,9 +176,9 @@ def compare(make_config, levels, seconds):
   results = {}
   for level in levels:
     config = make_config(dict(level_name=level, architecture='a2c_sync_step'))
-    devices = devices_lib.choose_devices(config.num_learner_devices, config.xla)
+    devices = _choose_devices(config)
     impala = dataclasses.replace(config, architecture='impala')
-    pools = _make_pools(impala)
+    pools = measurements.make_pools(impala)
     environments = measurements.measure_environments(impala, pools, seconds)
     for pool in pools:
       pool.close()

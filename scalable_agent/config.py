@@ -88,6 +88,7 @@ class Config:
   gradient_norm_clip: float
   xla: str
   num_learner_devices: int
+  intra_op_threads: int
   num_pools: int
   pool_batch_size: int
   environment_threads: int
@@ -182,8 +183,8 @@ def _check(config):
                'test_num_episodes', 'width', 'height', 'keep_checkpoints',
                'inference_minimum_batch_size'):
     require(getattr(config, name) >= 1, name, 'it has to be 1 or more')
-  for name in ('num_learner_devices', 'num_pools', 'pool_batch_size',
-               'environment_threads', 'inference_timeout_ms',
+  for name in ('num_learner_devices', 'intra_op_threads', 'num_pools',
+               'pool_batch_size', 'environment_threads', 'inference_timeout_ms',
                'clip_rho_threshold', 'clip_pg_rho_threshold',
                'gradient_norm_clip', 'learning_rate', 'entropy_cost',
                'baseline_cost', 'momentum'):
@@ -224,8 +225,8 @@ def _check_architecture(config, require):
     return
   a2c = f'--architecture={config.architecture}'
   require(config.batch_size == config.num_actors, 'batch_size',
-          f'{a2c} trains on one unroll of every environment, so it has to equal '
-          f'--num_actors={config.num_actors}')
+          f'{a2c} trains on one unroll of every environment, so it has to '
+          f'equal --num_actors={config.num_actors}')
   if config.architecture == 'a2c_sync_step':
     require(config.num_pools <= 1, 'num_pools',
             f'{a2c} steps all environments together, in one pool')

@@ -57,7 +57,8 @@ flags.DEFINE_integer(
 flags.DEFINE_integer('seed', 1, 'Random seed of weights, actions and levels.')
 
 flags.DEFINE_enum(
-    'architecture', 'impala', ['impala', 'a2c_sync_step', 'a2c_sync_trajectory'],
+    'architecture', 'impala',
+    ['impala', 'a2c_sync_step', 'a2c_sync_trajectory'],
     'How actors and learner take turns (paper, section 5.1): impala, neither '
     'waits for the other; or batched A2C, on policy, where all environments '
     'wait for each other at every step, or at the end of every unroll, and '
@@ -123,6 +124,9 @@ flags.DEFINE_enum(
 flags.DEFINE_integer(
     'num_learner_devices', 0, 'Devices that share a batch: GPUs, or logical '
     'CPUs where there is none; 0 takes all GPUs, or one CPU.')
+flags.DEFINE_integer(
+    'intra_op_threads', 0, 'Threads that share one operation of TensorFlow on '
+    'the CPU; 0 takes half of the cores where no GPU trains.')
 flags.DEFINE_integer(
     'num_pools', 0, 'Pools that the environments are spread over, each with '
     'its own actor thread; 0 chooses by suite.')

@@ -5,6 +5,7 @@ All rates are environment frames per second.
 
 import collections
 import contextlib
+import os
 import threading
 import time
 
@@ -13,9 +14,12 @@ import psutil
 import tensorflow as tf
 
 from scalable_agent import actor
+from scalable_agent import devices as devices_lib
 from scalable_agent import environments
+from scalable_agent import inference
 from scalable_agent import networks
 from scalable_agent import staging
+from scalable_agent import suites
 from scalable_agent import timing
 from scalable_agent import training
 
@@ -72,6 +76,54 @@ class Usage:
       with contextlib.suppress(psutil.Error):
         total += process.memory_full_info().pss
     return total / 2**20
+
+
+def make_pools(config):
+  """Makes the pools of a configuration, a list."""
+  layout = suites.choose_layout(config, config.num_actors)
+  return suites.make_pools(config, layout, config.seed)
+
+
+def measure_parts(config, seconds):
+  """Measures all parts alone; call before TensorFlow has used any device.
+
+  Args:
+    config: A `config.Config`.
+    seconds: To measure for, each.
+
+  Returns:
+    A dict of `environments`, `inference` (on as many as a pool hands out),
+    `learner` and `data_path` in frames per second, and `inference_by_batch`, a
+    dict of batch size to frames per second.
+  """
+  devices = devices_lib.choose_devices(
+      config.num_learner_devices, config.xla, len(os.sched_getaffinity(0)))
+  layout = suites.choose_layout(config, config.num_actors)
+  pools = make_pools(config)
+  try:
+    output = pools[0].recv()
+    pools[0].send(output.ids, output.ids * 0)
+    step_output = output.step_output
+    agent = training.create_agent(config, pools[0])
+    learner = training.create_learner(config, agent, devices)
+    policy = inference.Policy(
+        agent, learner.weights(), 0, config.seed, devices.inference,
+        devices.jit_compile)
+    size = layout.maximum_batch_size
+    sizes = sorted({2**i for i in range(layout.size.bit_length())} | {size})
+    by_batch = measure_inference(
+        config, step_output, policy, agent, sizes, seconds / 4)
+    return dict(
+        environments=measure_environments(config, pools, seconds),
+        inference=by_batch[size],
+        learner=measure_learner(config, step_output, agent, learner, seconds),
+        data_path=measure_data_path(
+            config, pools[0], step_output, agent, learner,
+            size if layout.size % size == 0 else layout.size, seconds),
+        inference_by_batch={str(k): rate for k, rate in by_batch.items()})
+  finally:
+    for pool in pools:
+      pool.close()
 
 
 def measure_environments(config, pools, seconds):

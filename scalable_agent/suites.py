@@ -35,8 +35,8 @@ def choose_layout(config, num_environments):
       config.architecture == 'a2c_sync_trajectory' and is_atari)
   num_pools = config.num_pools
   if not num_pools:
-    # Within a pool of Atari games that wait for their unrolls all step together,
-    # so that it takes two for one not to wait for the other at every step.
+    # Within a pool, Atari games that wait for each other's unrolls all step
+    # together, so that with one pool this would be `a2c_sync_step`.
     num_pools = 2 if (config.architecture == 'a2c_sync_trajectory' and is_atari
                       and num_environments % 2 == 0) else 1
   size = num_environments // num_pools

@@ -226,7 +226,8 @@ def train(config):
     checkpoint.CheckpointError: There are checkpoints, and all are corrupt.
     TrainingError: Training cannot go on.
   """
-  devices = devices_lib.choose_devices(config.num_learner_devices, config.xla)
+  devices = devices_lib.choose_devices(
+      config.num_learner_devices, config.xla, config.intra_op_threads)
   with stop_on_signals() as stop, contextlib.ExitStack() as stack:
     layout = suites.choose_layout(config, config.num_actors)
     pools = suites.make_pools(config, layout, config.seed)
@@ -289,7 +290,8 @@ def test(config):
     raise config_lib.ConfigError(
         f'--mode=test needs a checkpoint, and --logdir={config.logdir} has '
         'none. Train first, or name the log directory of a run.')
-  devices = devices_lib.choose_devices(config.num_learner_devices, config.xla)
+  devices = devices_lib.choose_devices(
+      config.num_learner_devices, config.xla, config.intra_op_threads)
   size = min(config.test_num_episodes, _MAX_TEST_ENVIRONMENTS)
   config = dataclasses.replace(
       config, architecture='impala', num_pools=1, pool_batch_size=size)

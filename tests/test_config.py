@@ -205,7 +205,8 @@ def test_to_json_is_everything():
         'total_environment_frames', 'test_num_episodes', 'width', 'height',
         'keep_checkpoints', 'inference_minimum_batch_size')],
     *[(name, (-1,), 0) for name in (
-        'num_learner_devices', 'num_pools', 'pool_batch_size',
+        'num_learner_devices', 'intra_op_threads', 'num_pools',
+        'pool_batch_size',
         'environment_threads', 'inference_timeout_ms')],
     *[(name, (-1., 'nan'), 0) for name in (
         'clip_rho_threshold', 'clip_pg_rho_threshold')],

@@ -1,4 +1,4 @@
-"""How environments are spread over pools, and that pools get what was chosen."""
+"""How environments are spread over pools, and that pools get it."""
 
 import os
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures('bounded')
 
 def _config(**values):
   with flagsaver.flagsaver():
-    flags.FLAGS(
-        ['experiment', *(f'--{name}={value}' for name, value in values.items())])
+    flags.FLAGS(['experiment'] + [
+        f'--{name}={value}' for name, value in values.items()])
     return experiment.config_from_flags()
 
 
