@@ -81,6 +81,7 @@ class Config:
   full_action_set: bool
   network: str
   use_lstm: bool
+  precision: str
   learning_rate: float
   decay: float
   momentum: float

@@ -107,6 +107,10 @@ flags.DEFINE_enum(
 flags.DEFINE_bool(
     'use_lstm', True, 'Whether the network has an LSTM core. (Atari, gym: no.)')
 
+flags.DEFINE_enum(
+    'precision', 'float32', ['float32', 'bfloat16'],
+    'What the convolutions compute in; everything else is float32. bfloat16 '
+    'pays on GPUs, and on CPUs with AVX-512 BF16.')
 flags.DEFINE_float(
     'learning_rate', 0.00048, 'Learning rate at the start; it falls linearly '
     'to 0. (Atari, gym: 0.0006.)')

@@ -29,6 +29,8 @@ _DEEP_SECTIONS = (16, 32, 32)
 _VECTOR_SIZES = (64, 64)
 
 TORSOS = ('deep', 'shallow', 'vector')
+_FIRST_LAYERS = dict(deep='torso/section_0/conv', shallow='torso/conv_0',
+                     vector='torso/linear_0')
 
 
 def hash_instructions(instructions):
@@ -123,7 +125,8 @@ class Agent:
   [..., WORDS] of `hash_instructions`.
   """
 
-  def __init__(self, num_actions, observation_spec, torso, use_lstm):
+  def __init__(self, num_actions, observation_spec, torso, use_lstm,
+               precision='float32'):
     """Initializes the agent.
 
     Args:
@@ -133,6 +136,8 @@ class Agent:
         unpadded convolutions of the network it cites) or 'vector' (two linear
         layers, for observations that are no images).
       use_lstm: Whether there is an LSTM core of 256 units.
+      precision: 'float32' or 'bfloat16', what a torso for images computes in.
+        Weights, core, heads and their gradients are float32 either way.
 
     Raises:
       ValueError: The torso does not fit the observation.
@@ -149,6 +154,8 @@ class Agent:
     self._frame_shape = tuple(observation_spec[0].shape)
     self._torso_name = torso
     self._use_lstm = use_lstm
+    self._torso_dtype = tf.as_dtype(
+        'float32' if torso == 'vector' else precision)
     self._has_instruction = len(observation_spec) > 1
 
   def initial_params(self, seed):
@@ -283,8 +290,17 @@ class Agent:
     return (split(policy_logits), split(baseline)), core_state
 
   def _torso(self, params, frame):
+    params = {name: value for name, value in params.items()
+              if name.startswith('torso/')}
     if frame.dtype == tf.uint8:
-      frame = tf.cast(frame, tf.float32) / 255.
+      # That is frame / 255, without a pass over all frames for the division.
+      kernel = _FIRST_LAYERS[self._torso_name] + '/w'
+      params[kernel] = params[kernel] / 255.
+    params, frame = tf.nest.map_structure(
+        lambda t: tf.cast(t, self._torso_dtype), (params, frame))
+    return tf.cast(self._torso_layers(params, frame), tf.float32)
+
+  def _torso_layers(self, params, frame):
     if self._torso_name == 'vector':
       for i in range(len(_VECTOR_SIZES)):
         frame = tf.nn.relu(_linear(params, f'torso/linear_{i}', frame))

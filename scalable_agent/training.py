@@ -70,7 +70,7 @@ def create_agent(config, pool):
     network = 'vector' if is_vector else 'shallow'
   try:
     return networks.Agent(pool.num_actions, pool.observation_spec, network,
-                          config.use_lstm)
+                          config.use_lstm, config.precision)
   except ValueError as e:
     raise config_lib.ConfigError(str(e)) from e
 

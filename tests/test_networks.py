@@ -240,6 +240,34 @@ def test_convolutional_torsos_equal_keras_layers(torso, keras_torso):
       (features @ params['baseline/w'] + params['baseline/b'])[:, 0], 1e-4)
 
 
+@pytest.mark.parametrize('torso', ['deep', 'shallow', 'vector'])
+def test_bfloat16_is_near_and_stays_within_the_torso(torso):
+  """Outputs and gradients are float32, and within bfloat16's rounding."""
+  agent = _agent(torso, use_lstm=True)
+  fast = networks.Agent(
+      _NUM_ACTIONS, (_FRAMES[torso],), torso, True, precision='bfloat16')
+  params = tf.nest.map_structure(tf.constant, _params(agent))
+  actions, env_output = _inputs(torso, 4, 3)
+  results = []
+  for one in (agent, fast):
+    with tf.GradientTape() as tape:
+      tape.watch(params)
+      (logits, baseline), state = one.unroll(
+          params, actions, env_output, one.initial_state(3))
+      loss = tf.reduce_sum(tf.nn.log_softmax(logits)[..., 0] + baseline)
+    results.append(((logits, baseline, state), tape.gradient(loss, params)))
+    assert {t.dtype for t in tf.nest.flatten(results[-1])} == {tf.float32}
+  (outputs, gradients), (fast_outputs, fast_gradients) = results
+  if torso == 'vector':
+    _assert_close(fast_outputs, outputs)
+    return
+  _assert_close(fast_outputs, outputs, 3e-2)
+  assert not np.allclose(fast_outputs[0], outputs[0], rtol=1e-5, atol=1e-5)
+  for name, gradient in gradients.items():
+    error = np.linalg.norm(fast_gradients[name] - gradient)
+    assert error < .1 * np.linalg.norm(gradient), name
+
+
 @pytest.mark.parametrize('torso, shape', [
     ('vector', (5,)), ('shallow', (20, 20, 1))])
 def test_bytes_are_scaled_and_floats_are_not(torso, shape):
