@@ -31,9 +31,9 @@ from absl import flags
 import tensorflow as tf
 
 from scalable_agent import config as config_lib
-from scalable_agent import devices as devices_lib
 from scalable_agent import experiment
 from scalable_agent import measurements
+from scalable_agent import training
 from scalable_agent.environments import PoolError
 
 FLAGS = flags.FLAGS
@@ -58,11 +58,6 @@ ARCHITECTURES = (
     ('batched A2C (sync trajectory)', 'a2c_sync_trajectory', True),
     ('IMPALA', 'impala', False),
     ('IMPALA (dynamic batching)', 'impala', True))
-
-
-def _choose_devices(config):
-  return devices_lib.choose_devices(
-      config.num_learner_devices, config.xla, config.intra_op_threads)
 
 
 def _whole(config, devices, seconds):
@@ -137,7 +132,7 @@ def measure(config, seconds):
     figures = executor.submit(
         measurements.measure_parts, config, seconds).result()
   num_cores = len(os.sched_getaffinity(0))
-  devices = _choose_devices(config)
+  devices = training.choose_devices(config)
   resources = _resources(config, devices)
   figures['ideal'] = ideal_rate(
       {part: figures[part] for part in resources}, resources)
@@ -176,7 +171,7 @@ def compare(make_config, levels, seconds):
   results = {}
   for level in levels:
     config = make_config(dict(level_name=level, architecture='a2c_sync_step'))
-    devices = _choose_devices(config)
+    devices = training.choose_devices(config)
     impala = dataclasses.replace(config, architecture='impala')
     pools = measurements.make_pools(impala)
     environments = measurements.measure_environments(impala, pools, seconds)

@@ -89,6 +89,7 @@ class Config:
   gradient_norm_clip: float
   xla: str
   num_learner_devices: int
+  inference_device: str
   intra_op_threads: int
   num_pools: int
   pool_batch_size: int

@@ -7,21 +7,27 @@ import tensorflow as tf
 
 from scalable_agent import config as config_lib
 
-Devices = collections.namedtuple('Devices', 'learner inference jit_compile')
+Devices = collections.namedtuple(
+    'Devices', 'learner inference jit_compile_learner jit_compile_policy')
 Devices.__doc__ = """Where things run.
 
   learner: A list of device names, one per replica.
   inference: The device name of the policy.
-  jit_compile: Whether XLA compiles loss and gradients, and the policy.
+  jit_compile_learner: Whether XLA compiles loss and gradients.
+  jit_compile_policy: Whether XLA compiles the policy.
 """
 
 
-def choose_devices(num_learner_devices, xla, intra_op_threads):
+def choose_devices(num_learner_devices, inference_device, xla,
+                   intra_op_threads):
   """Chooses devices; call before TensorFlow has used any.
 
   Args:
     num_learner_devices: Replicas of the learner: GPUs, or logical CPUs on a
-      machine without. 0 means all GPUs, or one CPU.
+      machine without. 0 means all GPUs but one that `inference_device` names,
+      or one CPU.
+    inference_device: The policy's, 'cpu:0' or 'gpu:<i>'; '' means the
+      learner's first.
     xla: 'on', 'off' or 'auto', which is on with GPUs: on CPUs the plain graph's
       kernels are 2 to 3 times as fast as XLA's on these networks.
     intra_op_threads: Threads that share an operation on the CPU. 0 takes half
@@ -35,7 +41,7 @@ def choose_devices(num_learner_devices, xla, intra_op_threads):
     A `Devices`.
 
   Raises:
-    config_lib.ConfigError: There are not so many GPUs.
+    config_lib.ConfigError: There are no such devices.
   """
   gpus = tf.config.list_physical_devices('GPU')
   for gpu in gpus:
@@ -44,17 +50,34 @@ def choose_devices(num_learner_devices, xla, intra_op_threads):
     intra_op_threads = (
         intra_op_threads or max(len(os.sched_getaffinity(0)) // 2, 1))
   tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
-  jit_compile = xla == 'on' or (xla == 'auto' and bool(gpus))
-  if gpus:
-    if num_learner_devices > len(gpus):
-      raise config_lib.ConfigError(
-          f'--num_learner_devices={num_learner_devices}, but this machine has '
-          f'{len(gpus)} GPUs.')
-    count = num_learner_devices or len(gpus)
-    return Devices([f'/gpu:{i}' for i in range(count)], '/gpu:0', jit_compile)
-  count = num_learner_devices or 1
+
+  names = [f'/gpu:{i}' for i in range(len(gpus))]
+  inference = f'/{inference_device}' if inference_device else None
+  if inference not in (None, '/cpu:0', *names):
+    raise config_lib.ConfigError(
+        f'--inference_device={inference_device}, but this machine has '
+        f'{", ".join(name[1:] for name in ["/cpu:0"] + names)}.')
+  learner = (_learner_gpus(names, num_learner_devices, inference) if gpus
+             else _learner_cpus(num_learner_devices))
+  compiled = lambda device: xla == 'on' or (xla == 'auto' and 'gpu' in device)
+  inference = inference or learner[0]
+  return Devices(learner, inference, compiled(learner[0]), compiled(inference))
+
+
+def _learner_gpus(names, count, inference):
+  if count > len(names):
+    raise config_lib.ConfigError(
+        f'--num_learner_devices={count}, but this machine has {len(names)} '
+        'GPUs.')
+  others = [name for name in names if name != inference]
+  shared = [name for name in names if name == inference]
+  return (others + shared)[:count or len(others) or 1]
+
+
+def _learner_cpus(count):
+  count = count or 1
   if count > 1:
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices('CPU')[0],
         [tf.config.LogicalDeviceConfiguration()] * count)
-  return Devices([f'/cpu:{i}' for i in range(count)], '/cpu:0', jit_compile)
+  return [f'/cpu:{i}' for i in range(count)]

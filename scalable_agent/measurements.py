@@ -5,6 +5,7 @@ All rates are environment frames per second.
 
 import collections
 import contextlib
+import dataclasses
 import os
 import threading
 import time
@@ -14,7 +15,6 @@ import psutil
 import tensorflow as tf
 
 from scalable_agent import actor
-from scalable_agent import devices as devices_lib
 from scalable_agent import environments
 from scalable_agent import inference
 from scalable_agent import networks
@@ -96,8 +96,8 @@ def measure_parts(config, seconds):
     `learner` and `data_path` in frames per second, and `inference_by_batch`, a
     dict of batch size to frames per second.
   """
-  devices = devices_lib.choose_devices(
-      config.num_learner_devices, config.xla, len(os.sched_getaffinity(0)))
+  devices = training.choose_devices(dataclasses.replace(
+      config, intra_op_threads=len(os.sched_getaffinity(0))))
   layout = suites.choose_layout(config, config.num_actors)
   pools = make_pools(config)
   try:
@@ -108,7 +108,7 @@ def measure_parts(config, seconds):
     learner = training.create_learner(config, agent, devices)
     policy = inference.Policy(
         agent, learner.weights(), 0, config.seed, devices.inference,
-        devices.jit_compile)
+        devices.jit_compile_policy)
     size = layout.maximum_batch_size
     sizes = sorted({2**i for i in range(layout.size.bit_length())} | {size})
     by_batch = measure_inference(

@@ -62,6 +62,13 @@ def stop_on_signals():
     restore()
 
 
+def choose_devices(config):
+  """Chooses the devices of a configuration."""
+  return devices_lib.choose_devices(
+      config.num_learner_devices, config.inference_device, config.xla,
+      config.intra_op_threads)
+
+
 def create_agent(config, pool):
   """Makes the agent for a pool's observations and actions."""
   network = config.network
@@ -97,7 +104,7 @@ def create_learner(config, agent, devices):
           gradient_norm_clip=config.gradient_norm_clip),
       seed=config.seed,
       frames_per_step=config.frames_per_step,
-      jit_compile=devices.jit_compile)
+      jit_compile=devices.jit_compile_learner)
 
 
 def _facts(pool):
@@ -130,7 +137,7 @@ class Run:
         agent, self.learner.weights(), self.learner.steps,
         # A resumed run does not draw the same actions again.
         seed=config.seed + self.learner.steps,
-        device=devices.inference, jit_compile=devices.jit_compile)
+        device=devices.inference, jit_compile=devices.jit_compile_policy)
     self._batched_policy = dynamic_batching.batch_fn_with_options(
         config.inference_minimum_batch_size,
         config.inference_maximum_batch_size,
@@ -226,8 +233,7 @@ def train(config):
     checkpoint.CheckpointError: There are checkpoints, and all are corrupt.
     TrainingError: Training cannot go on.
   """
-  devices = devices_lib.choose_devices(
-      config.num_learner_devices, config.xla, config.intra_op_threads)
+  devices = choose_devices(config)
   with stop_on_signals() as stop, contextlib.ExitStack() as stack:
     layout = suites.choose_layout(config, config.num_actors)
     pools = suites.make_pools(config, layout, config.seed)
@@ -244,7 +250,7 @@ def train(config):
         config.architecture, layout.num_pools, layout.size,
         layout.minimum_batch_size, layout.maximum_batch_size,
         layout.num_workers, ', '.join(devices.learner), devices.inference,
-        'on' if devices.jit_compile else 'off')
+        'on' if devices.jit_compile_learner else 'off')
     _loop(run, stop)
 
 
@@ -290,8 +296,7 @@ def test(config):
     raise config_lib.ConfigError(
         f'--mode=test needs a checkpoint, and --logdir={config.logdir} has '
         'none. Train first, or name the log directory of a run.')
-  devices = devices_lib.choose_devices(
-      config.num_learner_devices, config.xla, config.intra_op_threads)
+  devices = choose_devices(config)
   size = min(config.test_num_episodes, _MAX_TEST_ENVIRONMENTS)
   config = dataclasses.replace(
       config, architecture='impala', num_pools=1, pool_batch_size=size)
@@ -306,7 +311,7 @@ def test(config):
     logging.info('Testing %s of %s', path, config.level_name)
     policy = inference.Policy(
         agent, learner.weights(), learner.steps, config.seed + _TEST_SEED,
-        devices.inference, devices.jit_compile)
+        devices.inference, devices.jit_compile_policy)
     progress = reporting.ProgressLine()
     numbers = itertools.count(1)
 

@@ -15,7 +15,7 @@ from scalable_agent import training
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
-_DEVICES = devices_lib.Devices(['/cpu:0'], '/cpu:0', jit_compile=False)
+_DEVICES = devices_lib.Devices(['/cpu:0'], '/cpu:0', False, False)
 
 
 def _largest_log_rho(logdir, architecture, use_lstm, num_steps=6):
