@@ -3,6 +3,7 @@
 import collections
 import os
 
+from absl import logging
 import tensorflow as tf
 
 from scalable_agent import config as config_lib
@@ -49,7 +50,12 @@ def choose_devices(num_learner_devices, inference_device, xla,
   if not gpus:
     intra_op_threads = (
         intra_op_threads or max(len(os.sched_getaffinity(0)) // 2, 1))
-  tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
+  try:
+    tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
+  except RuntimeError:
+    logging.warning(
+        'TensorFlow was already in use in this process, and keeps its number '
+        'of threads: --intra_op_threads=%d has no effect.', intra_op_threads)
 
   names = [f'/gpu:{i}' for i in range(len(gpus))]
   inference = f'/{inference_device}' if inference_device else None

@@ -57,6 +57,15 @@ def test_one_core_is_a_thread(machine, monkeypatch):
   assert machine.threads == 1
 
 
+def test_threads_that_cannot_be_changed_are_no_error(machine, monkeypatch):
+  def refuse(threads):
+    raise RuntimeError('cannot be modified after initialization')
+
+  monkeypatch.setattr(
+      tf.config.threading, 'set_intra_op_parallelism_threads', refuse)
+  assert _choose(threads=3)[0] == ['/cpu:0']
+
+
 def test_replicas_without_gpus_are_logical_cpus(machine):
   assert _choose(2)[0] == ['/cpu:0', '/cpu:1']
   assert machine.logical == 2

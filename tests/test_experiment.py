@@ -351,7 +351,7 @@ def test_devices_pools_lstm_and_xla_together(tmp_path):
                '--total_environment_frames=120',
                environ=dict(CUDA_VISIBLE_DEVICES='')) as program:
     assert program.wait() == 0, program.output()[-4000:]
-    assert 'in 2 pools' in program.output()
+    assert '2 pools (--num_pools) of 4 environments' in program.output()
     assert 'XLA on' in program.output()
     assert '/cpu:0, /cpu:1' in program.output()
   metrics = _metrics(program.logdir)
