@@ -1,7 +1,6 @@
 """The policy as actors call it: the newest weights, one compiled step."""
 
 import itertools
-import threading
 
 import numpy as np
 import tensorflow as tf
@@ -31,7 +30,6 @@ class Policy:
     self._jit_compile = jit_compile
     self._step = tf.function(agent.step, jit_compile=jit_compile)
     self._traces = {}
-    self._trace_lock = threading.Lock()
     self.update(weights, version)
 
   def update(self, weights, version):
@@ -92,11 +90,10 @@ class Policy:
     key = tuple(a.shape[first:] for a in tf.nest.flatten(inputs))
     step = self._traces.get(key)
     if step is None:
-      with self._trace_lock:
-        batch = (None,) * first
-        spec = lambda a: tf.TensorSpec(batch + a.shape[first:], a.dtype)
-        step = self._step.get_concrete_function(
-            weights, tf.TensorSpec([2], tf.int32),
-            *tf.nest.map_structure(spec, inputs))
-        self._traces[key] = step
+      batch = (None,) * first
+      spec = lambda a: tf.TensorSpec(batch + a.shape[first:], a.dtype)
+      # Has a lock of its own, and traces the same shapes once.
+      step = self._traces[key] = self._step.get_concrete_function(
+          weights, tf.TensorSpec([2], tf.int32),
+          *tf.nest.map_structure(spec, inputs))
     return step
