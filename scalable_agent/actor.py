@@ -43,6 +43,15 @@ def finished_episodes(level_names, ids, info, finished, num_action_repeats):
           for i in np.flatnonzero(finished)]
 
 
+def initial_output(num_environments, num_actions):
+  """Returns what stands for an `AgentOutput` before the first, arrays [N, ...].
+  """
+  return networks.AgentOutput(
+      action=np.zeros([num_environments], np.int32),
+      policy_logits=np.zeros([num_environments, num_actions], np.float32),
+      baseline=np.zeros([num_environments], np.float32))
+
+
 class UnrollBuffer:
   """The unfinished unrolls of N environments, T + 1 entries each.
 
@@ -118,6 +127,13 @@ class UnrollBuffer:
   def at_start(self, ids):
     """Returns which environments have just begun an unroll, bool [K]."""
     return self._time[ids] == 1
+
+  def versions(self, ids):
+    """Returns the versions that their last begun unrolls are from, int64 [K].
+
+    0 for those that have not begun any.
+    """
+    return self._versions[ids]
 
   def _unroll(self, i):
     env_outputs, agent_outputs = tf.nest.map_structure(
@@ -208,74 +224,122 @@ class Rendezvous:
     return tf.nest.map_structure(lambda *a: np.concatenate(a), *nests)
 
 
-def run_actor(pool, policy, initial_state, unroll_length, num_action_repeats,
-              put_unroll, report_episode, times, wait_for_update=None):
-  """Acts until something raises.
+class Actor:
+  """Acts in N environments, and makes unrolls of what comes of it."""
+
+  def __init__(self, level_names, num_actions, policy, initial_state,
+               unroll_length, num_action_repeats, put_unroll, report_episode,
+               times, wait_for_update=None, refresh=None):
+    """Initializes the actor.
+
+    Args:
+      level_names: A list of N level names.
+      num_actions: Size of the action set.
+      policy: A function of last actions, environment outputs and core state, as
+        `inference.Policy`.
+      initial_state: The core state of N environments, arrays [N, ...].
+      unroll_length: T, in agent steps.
+      num_action_repeats: Environment frames per agent step.
+      put_unroll: A function that takes an `ActorOutput`, such as
+        `TrajectoryQueue.put`; it may block.
+      report_episode: A function that takes an `Episode`.
+      times: A `timing.StageTimes`.
+      wait_for_update: None, or, for batched A2C, a function of a number of
+        updates that blocks until there have been so many, as `Updates.wait`.
+      refresh: None, or a function to call before unrolls begin, with the
+        versions of the weights that began those before, int64 [<= N].
+    """
+    num_environments = len(level_names)
+    self._level_names = level_names
+    self._policy = policy
+    self._initial_state = initial_state
+    self._unroll_length = unroll_length
+    self._num_action_repeats = num_action_repeats
+    self._put_unroll = put_unroll
+    self._report_episode = report_episode
+    self._times = times
+    self._refresh = refresh
+    self._core_state = tf.nest.map_structure(np.copy, initial_state)
+    self._agent_output = initial_output(num_environments, num_actions)
+    self._buffer = None
+    self._rendezvous = wait_for_update and Rendezvous(
+        num_environments, wait_for_update)
+
+  def act(self, ids, env_output, game_over):
+    """Takes outputs of some environments, and says what is to be done next.
+
+    Args:
+      ids: int32 [K], environments.
+      env_output: Their `StepOutput`, [K, ...].
+      game_over: bool [K], whose game ended.
+
+    Returns:
+      A pair of ids and actions, int32, [K]; of other environments, or none, for
+      batched A2C alone.
+
+    Raises:
+      staging.Closed: The queue was closed.
+    """
+    for episode in finished_episodes(self._level_names, ids, env_output.info,
+                                     game_over, self._num_action_repeats):
+      self._report_episode(episode)
+
+    if self._buffer is None:
+      self._buffer = UnrollBuffer(
+          self._level_names, self._unroll_length, env_output,
+          self._agent_output, self._initial_state)
+    buffer = self._buffer
+    take = lambda a: a[ids]
+    last_output = tf.nest.map_structure(take, self._agent_output)
+    with self._times.stage('actor_unrolls'):
+      unrolls = buffer.append(ids, env_output, last_output)
+    with self._times.stage('actor_queue'):
+      for unroll in unrolls:
+        self._put_unroll(unroll)
+
+    if self._rendezvous:
+      with self._times.stage('actor_update_wait'):
+        passed = self._rendezvous.pass_on(
+            buffer.at_start(ids), (ids, env_output, last_output))
+      if passed is None:
+        return ids[:0], ids[:0]
+      ids, env_output, last_output = passed
+    if self._refresh:
+      starts = ids[buffer.at_start(ids)]
+      if len(starts):
+        with self._times.stage('actor_weights'):
+          self._refresh(buffer.versions(starts))
+
+    states = tf.nest.map_structure(take, self._core_state)
+    with self._times.stage('actor_inference'):
+      output, next_states, versions = self._policy(
+          last_output.action, env_output._replace(info=()), states)
+    buffer.begin(ids, states, versions)
+    for all_values, values in zip(
+        tf.nest.flatten((self._agent_output, self._core_state)),
+        tf.nest.flatten((output, next_states))):
+      all_values[ids] = values
+    return ids, output.action
+
+
+def run_actor(pool, times, actor):
+  """Drives a pool until something raises.
 
   Args:
-    pool: An `environments.Pool` of N environments.
-    policy: A function of last actions, environment outputs and core state, as
-      `inference.Policy`.
-    initial_state: The core state of N environments, arrays [N, ...].
-    unroll_length: T, in agent steps.
-    num_action_repeats: Environment frames per agent step.
-    put_unroll: A function that takes an `ActorOutput`, such as
-      `TrajectoryQueue.put`; it may block.
-    report_episode: A function that takes an `Episode`.
+    pool: An `environments.Pool`.
     times: A `timing.StageTimes`.
-    wait_for_update: None, or, for batched A2C, a function of a number of
-      updates that blocks until there have been so many, as `Updates.wait`.
+    actor: An `Actor` for its environments.
 
   Raises:
     staging.Closed: The queue was closed.
     environments.PoolError: An environment died, or the pool was closed.
   """
-  num_environments = pool.num_environments
-  core_state = tf.nest.map_structure(np.copy, initial_state)
-  agent_output = networks.AgentOutput(
-      action=np.zeros([num_environments], np.int32),
-      policy_logits=np.zeros([num_environments, pool.num_actions], np.float32),
-      baseline=np.zeros([num_environments], np.float32))
-  buffer = None
-  rendezvous = wait_for_update and Rendezvous(num_environments, wait_for_update)
-
   while True:
     with times.stage('actor_environments'):
-      ids, env_output, game_over = pool.recv()
-    for episode in finished_episodes(pool.level_names, ids, env_output.info,
-                                     game_over, num_action_repeats):
-      report_episode(episode)
-
-    if buffer is None:
-      buffer = UnrollBuffer(pool.level_names, unroll_length, env_output,
-                            agent_output, initial_state)
-    take = lambda a: a[ids]
-    last_output = tf.nest.map_structure(take, agent_output)
-    with times.stage('actor_unrolls'):
-      unrolls = buffer.append(ids, env_output, last_output)
-    with times.stage('actor_queue'):
-      for unroll in unrolls:
-        put_unroll(unroll)
-
-    if rendezvous:
-      with times.stage('actor_update_wait'):
-        passed = rendezvous.pass_on(
-            buffer.at_start(ids), (ids, env_output, last_output))
-      if passed is None:
-        continue
-      ids, env_output, last_output = passed
-
-    states = tf.nest.map_structure(take, core_state)
-    with times.stage('actor_inference'):
-      output, next_states, versions = policy(
-          last_output.action, env_output._replace(info=()), states)
-    buffer.begin(ids, states, versions)
-    pool.send(ids, output.action)
-
-    for all_values, values in zip(
-        tf.nest.flatten((agent_output, core_state)),
-        tf.nest.flatten((output, next_states))):
-      all_values[ids] = values
+      output = pool.recv()
+    ids, actions = actor.act(*output)
+    if len(ids):
+      pool.send(ids, actions)
 
 
 class ActorThreads:

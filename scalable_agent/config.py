@@ -62,6 +62,16 @@ class Config:
   level_name: str
   test_num_episodes: int
   total_environment_frames: int
+  task: int
+  job_name: str
+  learner_hosts: list
+  inference: str
+  envs_per_actor: int
+  auth_token_file: str
+  tls_cert: str
+  tls_key: str
+  tls_ca: str
+  insecure_network: bool
   num_actors: int
   batch_size: int
   unroll_length: int
@@ -107,6 +117,16 @@ class Config:
   def frames_per_step(self):
     """Environment frames in one batch."""
     return self.batch_size * self.unroll_length * self.num_action_repeats
+
+  @property
+  def num_environments(self):
+    """Environments of this job: those of all actors if it is on its own."""
+    return self.envs_per_actor if self.is_actor_job else self.num_actors
+
+  @property
+  def is_actor_job(self):
+    """Whether this is one of several jobs, and acts."""
+    return self.task >= 0 and self.job_name == 'actor'
 
   def to_json(self):
     """The configuration as an indented JSON object."""
@@ -163,7 +183,8 @@ def resolve(values, given):
   for name, value in SUITE_DEFAULTS[suite].items():
     if name not in given:
       resolved[name] = value
-  if 'num_actors' not in given and suite != 'dmlab':
+  if ('num_actors' not in given and suite != 'dmlab' and
+      resolved['task'] < 0):
     resolved['num_actors'] = _choose_num_actors(
         resolved['architecture'], resolved['batch_size'],
         resolved['num_pools'], len(os.sched_getaffinity(0)))
@@ -183,7 +204,7 @@ def _check(config):
   for name in ('batch_size', 'unroll_length', 'num_actors',
                'num_action_repeats', 'total_environment_frames',
                'test_num_episodes', 'width', 'height', 'keep_checkpoints',
-               'inference_minimum_batch_size'):
+               'inference_minimum_batch_size', 'envs_per_actor'):
     require(getattr(config, name) >= 1, name, 'it has to be 1 or more')
   for name in ('num_learner_devices', 'intra_op_threads', 'num_pools',
                'pool_batch_size', 'environment_threads', 'inference_timeout_ms',
@@ -206,12 +227,13 @@ def _check(config):
   require(config.batch_size % replicas == 0, 'batch_size',
           f'it has to be a multiple of --num_learner_devices={replicas}')
   pools = max(config.num_pools, 1)
-  require(config.num_actors % pools == 0, 'num_actors',
+  count_name = 'envs_per_actor' if config.is_actor_job else 'num_actors'
+  require(getattr(config, count_name) % pools == 0, count_name,
           f'it has to be a multiple of --num_pools={pools}')
-  per_pool = config.num_actors // pools
+  per_pool = getattr(config, count_name) // pools
   require(config.pool_batch_size == 0 or per_pool % config.pool_batch_size == 0,
           'pool_batch_size', f'it has to divide the {per_pool} environments of '
-          'a pool (--num_actors / --num_pools)')
+          'a pool')
   require(
       config.inference_maximum_batch_size >= max(
           config.inference_minimum_batch_size,
@@ -220,6 +242,20 @@ def _check(config):
       'it has to hold what one pool hands out and be no less than '
       '--inference_minimum_batch_size')
   _check_architecture(config, require)
+  _check_jobs(config, require)
+
+
+def _check_jobs(config, require):
+  require(config.task >= -1, 'task', 'it is -1, or the index of a job')
+  if config.task < 0:
+    return
+  require(config.architecture == 'impala', 'architecture',
+          'batched A2C runs on one machine alone, leave --task at -1')
+  require(config.learner_hosts, 'learner_hosts',
+          'a job needs the host:port of every learner')
+  if config.job_name == 'learner':
+    require(config.task < len(config.learner_hosts), 'task',
+            f'--learner_hosts names {len(config.learner_hosts)}')
 
 
 def _check_architecture(config, require):

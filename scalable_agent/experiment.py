@@ -11,6 +11,7 @@ help text names where it differs from the default: "Atari" is Table G.1. The
 resolved values are in LOGDIR/config.json.
 """
 
+import os
 import sys
 
 from absl import app
@@ -38,6 +39,30 @@ flags.DEFINE_integer(
 flags.DEFINE_enum(
     'job_name', 'learner', ['learner', 'actor'],
     'What this job is, if --task is not -1.')
+flags.DEFINE_list(
+    'learner_hosts', ['localhost:8000'],
+    'host:port of every learner, in the order of their --task. A learner '
+    'listens on its port: on loopback if its host is, on all addresses '
+    'otherwise. Actor i talks to learner i modulo their number.')
+flags.DEFINE_integer(
+    'envs_per_actor', 1, 'Environments of an actor job.')
+flags.DEFINE_enum(
+    'inference', 'actor', ['actor', 'learner'],
+    'Where the policy of actor jobs runs: at the actor, with weights fetched '
+    'before each unroll, or at the learner, which is sent observations and '
+    'answers with actions.')
+flags.DEFINE_string(
+    'auth_token_file', '', 'File with a secret of 16 characters or more that '
+    'learners and actors share.')
+flags.DEFINE_string(
+    'tls_cert', '', 'PEM file with the certificate of this job.')
+flags.DEFINE_string('tls_key', '', 'PEM file with the private key to it.')
+flags.DEFINE_string(
+    'tls_ca', '', 'PEM file with the certificates that the other side\'s has to '
+    'be signed by. A learner that has one asks actors for theirs.')
+flags.DEFINE_bool(
+    'insecure_network', False, 'Let a learner listen on a network without a '
+    'token or TLS.')
 
 flags.DEFINE_integer(
     'total_environment_frames', int(1e9),
@@ -172,10 +197,6 @@ def config_from_flags():
   Raises:
     config_lib.ConfigError: A flag's value cannot work.
   """
-  if FLAGS.task != -1:
-    raise config_lib.ConfigError(
-        f'--task={FLAGS.task} cannot work: this version runs on one machine, '
-        'leave --task at -1.')
   return config_with({})
 
 
@@ -195,18 +216,31 @@ def main(argv):
           f'Unexpected arguments: {" ".join(argv[1:])}. Flags are given as '
           '--name=value, or --name and --noname where they are on or off.')
     config = config_from_flags()
+    is_actor = config.mode == 'train' and config.is_actor_job
+    if is_actor:
+      # Before TensorFlow sees the GPUs, which are the learner's.
+      os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
+    elif config.mode == 'train':
+      config_lib.make_logdir(config)
     # Bad flags are answered before TensorFlow's seconds of loading.
     import tensorflow as tf
+    from scalable_agent import actor_job
     from scalable_agent import checkpoint
+    from scalable_agent import remote_actors
     from scalable_agent import training
-    if config.mode == 'train':
-      config_lib.make_logdir(config)
     tf.get_logger().setLevel('WARNING')
     logging.info('Configuration: %s', config.to_json())
     try:
-      run = dict(train=training.train, test=training.test)[config.mode]
-      run(config)
-    except (checkpoint.CheckpointError, training.TrainingError) as e:
+      if config.mode == 'test':
+        training.test(config)
+      elif is_actor:
+        actor_job.run(config)
+      elif config.task >= 0:
+        training.train(config, remote_actors.RemoteActors.start)
+      else:
+        training.train(config)
+    except (checkpoint.CheckpointError, training.TrainingError,
+            actor_job.Refused) as e:
       _exit(e)
   except (config_lib.ConfigError, PoolError) as e:
     _exit(e)

@@ -17,6 +17,7 @@ import tensorflow as tf
 from scalable_agent import actor
 from scalable_agent import environments
 from scalable_agent import inference
+from scalable_agent import local_actors
 from scalable_agent import networks
 from scalable_agent import staging
 from scalable_agent import suites
@@ -256,12 +257,13 @@ def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
 
   def act():
     with contextlib.suppress(staging.Closed):
-      actor.run_actor(
-          _ReplayPool(pool, pool.num_environments, step_output, size),
+      times = timing.StageTimes()
+      replay = _ReplayPool(pool, pool.num_environments, step_output, size)
+      actor.run_actor(replay, times, actor.Actor(
+          replay.level_names, replay.num_actions,
           lambda *unused_args: (output, state, versions),
           agent.initial_state(pool.num_environments), config.unroll_length,
-          config.num_action_repeats, queue.put, lambda episode: None,
-          timing.StageTimes())
+          config.num_action_repeats, queue.put, lambda episode: None, times))
 
   thread = threading.Thread(target=act)
   thread.start()
@@ -303,13 +305,14 @@ def measure_whole(config, pools, devices, seconds):
     (environments) and `policy_lag` (updates), and `times`, seconds per second
     in every stage.
   """
-  run = training.Run(config, pools, devices)
+  run = training.Run(config, pools[0], devices,
+                     lambda run: local_actors.LocalActors(run, pools))
   stop = threading.Event()
   queue_sizes, lags = collections.Counter(), collections.Counter()
 
   def work():
     batch = run.next_batch(stop)
-    queue_sizes[run.queue_size] += 1
+    queue_sizes[len(run.queue)] += 1
     lags.update((run.learner.steps - batch[0].policy_version).tolist())
     run.train_on(batch)
     return config.frames_per_step

@@ -10,6 +10,8 @@ import collections
 import numpy as np
 import tensorflow as tf
 
+from scalable_agent import environments
+
 AgentOutput = collections.namedtuple(
     'AgentOutput', 'action policy_logits baseline')
 AgentOutput.__doc__ = """What the agent computes from a `StepOutput`.
@@ -21,7 +23,6 @@ AgentOutput.__doc__ = """What the agent computes from a `StepOutput`.
 
 LSTMState = collections.namedtuple('LSTMState', 'c h')
 
-NUM_HASH_BUCKETS = 1000
 INSTRUCTION_EMBEDDING_SIZE = 20
 INSTRUCTION_LSTM_SIZE = 64
 CORE_SIZE = 256
@@ -45,7 +46,7 @@ def hash_instructions(instructions):
   """
   words = tf.strings.split(instructions)
   buckets = tf.ragged.map_flat_values(
-      tf.strings.to_hash_bucket_fast, words, NUM_HASH_BUCKETS)
+      tf.strings.to_hash_bucket_fast, words, environments.NUM_HASH_BUCKETS)
   ids = tf.cast(buckets, tf.int32).to_tensor(default_value=-1)
   missing = tf.maximum(1 - tf.shape(ids)[1], 0)
   return tf.pad(ids, [[0, 0], [0, missing]], constant_values=-1)
@@ -171,7 +172,8 @@ class Agent:
     size += 1 + self.num_actions
     if self._has_instruction:
       init.normal('instruction/embedding',
-                  [NUM_HASH_BUCKETS, INSTRUCTION_EMBEDDING_SIZE],
+                  [environments.NUM_HASH_BUCKETS,
+                   INSTRUCTION_EMBEDDING_SIZE],
                   INSTRUCTION_EMBEDDING_SIZE)
       init.linear('instruction/lstm',
                   INSTRUCTION_EMBEDDING_SIZE + INSTRUCTION_LSTM_SIZE,

@@ -19,6 +19,32 @@ PoolLayout.__doc__ = """How environments are spread.
 """
 
 
+Facts = collections.namedtuple('Facts', 'num_actions observation_spec')
+Facts.__doc__ = """What is the same in all environments, see `Pool`."""
+
+
+def level_names(config):
+  """Returns the levels that a configuration trains on, a list."""
+  return [config.level_name]
+
+
+def find_facts(config):
+  """Makes an environment to see what it is like.
+
+  Args:
+    config: A `config.Config`.
+
+  Returns:
+    `Facts`.
+
+  Raises:
+    environments.PoolError: It cannot be made.
+  """
+  (pool,) = make_pools(config, PoolLayout(1, 1, 1, 1, 1), config.seed)
+  pool.close()
+  return Facts(pool.num_actions, pool.observation_spec)
+
+
 def choose_layout(config, num_environments):
   """Chooses what the flags leave open, from the machine's cores.
 

@@ -10,14 +10,13 @@ import time
 from absl import logging
 import tensorflow as tf
 
-from scalable_agent import actor
 from scalable_agent import checkpoint
 from scalable_agent import config as config_lib
 from scalable_agent import devices as devices_lib
-from scalable_agent import dynamic_batching
 from scalable_agent import evaluation
 from scalable_agent import inference
 from scalable_agent import learner as learner_lib
+from scalable_agent import local_actors
 from scalable_agent import networks
 from scalable_agent import reporting
 from scalable_agent import staging
@@ -117,12 +116,24 @@ def _facts(pool):
 class Run:
   """The parts of a training run, connected and started."""
 
-  def __init__(self, config, pools, devices):
+  def __init__(self, config, facts, devices, make_actors):
+    """Restores the newest checkpoint, and starts all threads.
+
+    Args:
+      config: A `config.Config`.
+      facts: Has `num_actions` and `observation_spec`, as an
+        `environments.Pool`.
+      devices: A `devices.Devices`.
+      make_actors: A function of this run that starts what puts unrolls into its
+        `queue`, such as `local_actors.LocalActors`.
+    """
     self.config = config
-    agent = create_agent(config, pools[0])
-    for line in config_lib.prepare_logdir(config, _facts(pools[0])):
+    self.devices = devices
+    self.facts = facts
+    self.agent = create_agent(config, facts)
+    for line in config_lib.prepare_logdir(config, _facts(facts)):
       logging.warning('Differs from the run so far: %s', line)
-    self.learner = create_learner(config, agent, devices)
+    self.learner = create_learner(config, self.agent, devices)
     self.checkpointer = checkpoint.Checkpointer(
         config.logdir, self.learner, config.to_json(), config.keep_checkpoints)
     path = self.checkpointer.restore()
@@ -133,31 +144,11 @@ class Run:
         config.logdir, self.learner.frames, config.total_environment_frames,
         config.log_interval_secs)
     self.times = timing.StageTimes()
-    self._policy = inference.Policy(
-        agent, self.learner.weights(), self.learner.steps,
-        # A resumed run does not draw the same actions again.
-        seed=config.seed + self.learner.steps,
-        device=devices.inference, jit_compile=devices.jit_compile_policy)
-    self._batched_policy = dynamic_batching.batch_fn_with_options(
-        config.inference_minimum_batch_size,
-        config.inference_maximum_batch_size,
-        config.inference_timeout_ms)(self._policy)
-
-    self._queue = staging.TrajectoryQueue(config.queue_capacity)
+    self.queue = staging.TrajectoryQueue(config.queue_capacity)
     self._staging = staging.StagingArea(
-        self._queue, config.batch_size,
+        self.queue, config.batch_size,
         lambda batch: (batch, self.learner.place(batch)))
-    self._updates = actor.Updates()
-    self._actors = actor.ActorThreads(
-        pools, lambda pool: self._act(agent, pool))
-
-  def _act(self, agent, pool):
-    actor.run_actor(
-        pool, self._batched_policy, agent.initial_state(pool.num_environments),
-        self.config.unroll_length, self.config.num_action_repeats,
-        self._queue.put, self.reporter.episode, self.times,
-        wait_for_update=(None if self.config.architecture == 'impala'
-                         else self._updates.wait))
+    self._actors = make_actors(self)
 
   def next_batch(self, stop):
     """Returns the next staged batch, or None when `stop` is set."""
@@ -168,12 +159,14 @@ class Run:
         try:
           return self._staging.get(timeout=.5)
         except TimeoutError:
+          if not self._actors.are_expected():
+            started = time.time()
           waited = time.time() - started
           if waited > self.config.batch_timeout_secs:
             raise TrainingError(
                 f'No batch of {self.config.batch_size} unrolls within '
                 f'{waited:.0f} s (--batch_timeout_secs): '
-                f'{len(self._queue)} are in the queue. The environments are '
+                f'{len(self.queue)} are in the queue. The environments are '
                 'stuck, or too slow for this limit.') from None
     return None
 
@@ -184,27 +177,22 @@ class Run:
       logs = self.learner.step(placed)
     steps = self.learner.steps
     with self.times.stage('learner_publish'):
-      self._policy.update(self.learner.weights(), steps)
-    self._updates.add()
+      self._actors.update(self.learner.weights(), steps)
     self.reporter.step(
         self.learner.frames, logs, steps - 1 - unrolls.policy_version)
     return logs
 
-  @property
-  def queue_size(self):
-    """Unrolls that wait to be made into batches."""
-    return len(self._queue)
-
   def take_batch_sizes(self):
     """A Counter of the sizes of the policy's batches since the last call."""
-    return self._batched_policy.take_batch_sizes()
+    return self._actors.take_batch_sizes()
 
   def report(self):
     """Writes metrics and progress."""
     sizes = self.take_batch_sizes()
     self.reporter.write(
         self.learner.steps,
-        dict(queue_size=self.queue_size,
+        dict(self._actors.gauges(),
+             queue_size=len(self.queue),
              inference_batch_mean=(
                  sum(size * count for size, count in sizes.items()) /
                  max(sum(sizes.values()), 1))),
@@ -213,18 +201,27 @@ class Run:
   def close(self):
     """Ends all threads and environments, and writes what is left to write."""
     self._staging.close()
-    self._updates.close()
-    self._batched_policy.close()
     self._actors.close()
     self.report()
     self.reporter.close()
 
+  @property
+  def done(self):
+    """Whether the frames are used up."""
+    return self.learner.frames >= self.config.total_environment_frames
 
-def train(config):
+  def finish(self):
+    """Lets the actors know that training is done."""
+    self._actors.finish()
+
+
+def train(config, start_actors=local_actors.LocalActors.start):
   """Trains until the frames are used up or a signal says stop.
 
   Args:
     config: A `config.Config`.
+    start_actors: A function of the configuration and a `contextlib.ExitStack`
+      that returns the environments' facts and the `make_actors` of `Run`.
 
   Raises:
     config.ConfigError: The configuration cannot work, or the log directory is
@@ -235,29 +232,21 @@ def train(config):
   """
   devices = choose_devices(config)
   with stop_on_signals() as stop, contextlib.ExitStack() as stack:
-    layout = suites.choose_layout(config, config.num_actors)
-    pools = suites.make_pools(config, layout, config.seed)
-    for pool in pools:
-      stack.callback(pool.close)
-    run = Run(config, pools, devices)
+    facts, make_actors = start_actors(config, stack)
+    run = Run(config, facts, devices, make_actors)
     stack.callback(run.checkpointer.save)
     stack.callback(run.close)
     logging.info(
-        'Training %s with %s: %d pools (--num_pools) of %d environments '
-        '(--num_actors), which hand out %d to %d (--pool_batch_size) and are '
-        'stepped by %d threads or processes each (--environment_threads); '
-        'learner on %s, inference on %s, XLA %s', config.level_name,
-        config.architecture, layout.num_pools, layout.size,
-        layout.minimum_batch_size, layout.maximum_batch_size,
-        layout.num_workers, ', '.join(devices.learner), devices.inference,
-        'on' if devices.jit_compile_learner else 'off')
+        'Training %s with %s: learner on %s, inference on %s, XLA %s',
+        config.level_name, config.architecture, ', '.join(devices.learner),
+        devices.inference, 'on' if devices.jit_compile_learner else 'off')
     _loop(run, stop)
 
 
 def _loop(run, stop):
   saved_time = time.time()
   skipped_in_a_row = 0
-  while run.learner.frames < run.config.total_environment_frames:
+  while not run.done:
     batch = run.next_batch(stop)
     if batch is None:
       return
@@ -276,6 +265,7 @@ def _loop(run, stop):
     if time.time() - saved_time >= run.config.save_checkpoint_secs:
       run.checkpointer.save()
       saved_time = time.time()
+  run.finish()
 
 
 def test(config):

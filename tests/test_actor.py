@@ -146,17 +146,19 @@ def _initial_state(batch):
                               for _ in range(2)))
 
 
-def _act(pool, policy, initial_state, unroll_length, put_unroll,
-         report_episode=lambda episode: None, repeats=1):
-  actor.run_actor(pool, policy, initial_state, unroll_length, repeats,
-                  put_unroll, report_episode, timing.StageTimes())
+def _run(pool, policy, initial_state, unroll_length, put_unroll,
+         report_episode=lambda episode: None, repeats=1, times=None, **kwargs):
+  times = times or timing.StageTimes()
+  actor.run_actor(pool, times, actor.Actor(
+      pool.level_names, pool.num_actions, policy, initial_state, unroll_length,
+      repeats, put_unroll, report_episode, times, **kwargs))
 
 
 def _unrolls(unroll_length, num_recvs=150, lengths=_LENGTHS, **kwargs):
   """All unrolls of a run with the counting policy, and the policy."""
   unrolls, policy = [], _CountingPolicy()
   with pytest.raises(environments.PoolError):
-    _act(_FakePool(lengths, num_recvs=num_recvs), policy,
+    _run(_FakePool(lengths, num_recvs=num_recvs), policy,
          _initial_state(len(lengths)), unroll_length, unrolls.append, **kwargs)
   return unrolls, policy
 
@@ -246,7 +248,7 @@ def test_unrolls_do_not_share_memory():
     kept.append((unroll, tf.nest.map_structure(np.copy, unroll[1:])))
 
   with pytest.raises(environments.PoolError):
-    _act(_FakePool(num_recvs=60), policy, _initial_state(5), 3, put)
+    _run(_FakePool(num_recvs=60), policy, _initial_state(5), 3, put)
   for unroll, copy in kept:
     tf.nest.map_structure(np.testing.assert_array_equal, unroll[1:], copy)
 
@@ -297,9 +299,8 @@ def test_batched_a2c_acts_with_what_the_learner_made_of_the_last_unrolls(
   learner = _A2CLearner(len(lengths))
   pool = _FakePool(lengths, seed, num_recvs=200, answers_any=True)
   with pytest.raises(environments.PoolError):
-    actor.run_actor(pool, learner.policy, (), unroll_length, 1,
-                    learner.unrolls.append, lambda episode: None,
-                    timing.StageTimes(), wait_for_update=learner.wait)
+    _run(pool, learner.policy, (), unroll_length, learner.unrolls.append,
+         wait_for_update=learner.wait)
   rounds = len(learner.unrolls) // len(lengths)
   assert rounds >= 5 and learner.updates in (rounds, rounds - 1)
   for k in range(rounds):
@@ -326,10 +327,8 @@ def test_batched_a2c_steps_the_others_until_all_are_there():
     return learner.policy(last_actions, *args)
 
   with pytest.raises(environments.PoolError):
-    actor.run_actor(
-        _FakePool(num_recvs=100, answers_any=True), policy, (), 5, 1,
-        learner.unrolls.append, lambda episode: None, timing.StageTimes(),
-        wait_for_update=learner.wait)
+    _run(_FakePool(num_recvs=100, answers_any=True), policy, (), 5,
+         learner.unrolls.append, wait_for_update=learner.wait)
   assert sizes.count(5) < len(sizes) / 2
   assert min(sizes) < 3
 
@@ -365,9 +364,8 @@ def test_updates_wake_those_that_wait_for_them():
 def test_stages_are_timed():
   times = timing.StageTimes()
   with pytest.raises(environments.PoolError):
-    actor.run_actor(_FakePool(num_recvs=20), _CountingPolicy(),
-                    _initial_state(5), 3, 1, lambda unroll: None,
-                    lambda episode: None, times)
+    _run(_FakePool(num_recvs=20), _CountingPolicy(), _initial_state(5), 3,
+         lambda unroll: None, times=times)
   seconds = times.take()
   assert set(seconds) == {'actor_environments', 'actor_unrolls', 'actor_queue',
                           'actor_inference'}
@@ -386,7 +384,7 @@ def start_actors():
     area = staging.StagingArea(queue, batch_size, lambda batch: batch)
 
     def make_actor(pool):
-      _act(pool, make_policy(), initial_state(pool.num_environments),
+      _run(pool, make_policy(), initial_state(pool.num_environments),
            unroll_length, queue.put)
 
     threads = actor.ActorThreads(pools, make_actor)
@@ -497,7 +495,7 @@ def test_check_raises_what_ended_an_actor():
   """A dead environment must not go unnoticed."""
   threads = actor.ActorThreads(
       [_FakePool(), _FakePool(num_recvs=3)],
-      lambda pool: _act(pool, _CountingPolicy(), _initial_state(5), 2,
+      lambda pool: _run(pool, _CountingPolicy(), _initial_state(5), 2,
                         lambda unroll: None))
   wait = threading.Event()
   with pytest.raises(environments.PoolError, match='closed'):
@@ -512,7 +510,7 @@ def test_closing_is_no_error():
   queue = staging.TrajectoryQueue(1)
   pools = [_FakePool(), _FakePool()]
   threads = actor.ActorThreads(
-      pools, lambda pool: _act(pool, _CountingPolicy(), _initial_state(5), 2,
+      pools, lambda pool: _run(pool, _CountingPolicy(), _initial_state(5), 2,
                                queue.put))
   queue.get_many(1)
   queue.close()

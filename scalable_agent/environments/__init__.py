@@ -56,6 +56,9 @@ PoolOutput.__doc__ = """What `recv` hands out for K environments that are ready.
 ArraySpec = collections.namedtuple('ArraySpec', 'shape dtype')
 ArraySpec.__doc__ = """Shape, a tuple without batch, and NumPy dtype."""
 
+# Instructions are observed as ids of words: hash buckets, and -1 for no word.
+NUM_HASH_BUCKETS = 1000
+
 DEFAULT_ACTION_SET = (
     (0, 0, 0, 1, 0, 0, 0),    # Forward
     (0, 0, 0, -1, 0, 0, 0),   # Backward

@@ -1,0 +1,14 @@
+"""Actor jobs and learners on different machines, over gRPC.
+
+    actor job                                   learner job
+    run_actor -> client.LearnerClient  ... unrolls ...>  Service -> queue
+    Policy    <- client.LearnerClient  <... weights ...  Service <- learner
+
+With inference at the learner the actor job only steps environments, and the
+learner runs an `actor.Actor` for each of these jobs:
+
+    pool     <-> client.LearnerClient  <... steps, actions ...>  Service
+
+`wire` says what a message is, `protocol` which there are, `security` who may
+send them.
+"""

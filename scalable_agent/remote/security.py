@@ -1,0 +1,162 @@
+"""Who may talk to a learner: addresses, tokens, TLS."""
+
+import collections
+import hmac
+import ipaddress
+
+from absl import logging
+import grpc
+
+TOKEN_KEY = 'authorization'
+_SCHEME = b'Bearer '
+_MINIMUM_TOKEN_BYTES = 16
+
+Security = collections.namedtuple(
+    'Security', 'token tls_key tls_cert tls_ca', defaults=(b'', b'', b'', b''))
+Security.__doc__ = """What both ends know; every field is bytes, empty if unset.
+
+  token: The shared secret.
+  tls_key: This end's private key, PEM. A learner with one speaks TLS only.
+  tls_cert: The certificate chain that belongs to it, PEM.
+  tls_ca: Certificates that the other end's has to be signed by, PEM. A learner
+    with one accepts only actors that have a certificate.
+"""
+
+
+class SecurityError(ValueError):
+  """The settings do not protect what they should; the text says which."""
+
+
+def split_address(address):
+  """Returns host and port of 'host:port' or '[v6 address]:port'.
+
+  Raises:
+    SecurityError: It is neither.
+  """
+  host, colon, port = address.rpartition(':')
+  bare = host.strip('[]')
+  if (not colon or not bare or not port.isdigit() or int(port) > 65535 or
+      (':' in bare and host == bare)):
+    raise SecurityError(f'{address!r} is no address, expected host:port')
+  return bare, int(port)
+
+
+def is_loopback(host):
+  """Whether a host's name or address never leaves this machine."""
+  try:
+    return ipaddress.ip_address(host).is_loopback
+  except ValueError:
+    return host == 'localhost'
+
+
+def _read(flag, path):
+  if not path:
+    return b''
+  try:
+    with open(path, 'rb') as f:
+      content = f.read()
+  except OSError as e:
+    raise SecurityError(f'--{flag}={path} cannot be read: {e.strerror}') from e
+  if not content.strip():
+    raise SecurityError(f'--{flag}={path} is empty')
+  return content
+
+
+def load(auth_token_file, tls_cert, tls_key, tls_ca):
+  """Reads the files that the flags of these names point to.
+
+  Returns:
+    A `Security`.
+
+  Raises:
+    SecurityError: A file cannot be read, or the settings do not fit together.
+  """
+  if bool(tls_cert) != bool(tls_key):
+    raise SecurityError('--tls_cert and --tls_key need each other')
+  token = _read('auth_token_file', auth_token_file).strip()
+  if token and len(token) < _MINIMUM_TOKEN_BYTES:
+    raise SecurityError(
+        f'--auth_token_file={auth_token_file} holds {len(token)} bytes, a '
+        f'token has {_MINIMUM_TOKEN_BYTES} or more')
+  if not all(33 <= byte < 127 for byte in token):
+    raise SecurityError(
+        f'--auth_token_file={auth_token_file} has to hold one line of ASCII '
+        'without spaces')
+  return Security(token, _read('tls_key', tls_key), _read('tls_cert', tls_cert),
+                  _read('tls_ca', tls_ca))
+
+
+def check_exposure(address, security, insecure_network):
+  """Refuses to listen beyond this machine without protection.
+
+  Raises:
+    SecurityError: Anybody on the network could feed the learner.
+  """
+  host, _ = split_address(address)
+  if is_loopback(host) or insecure_network or security.token:
+    return
+  if not security.tls_key:
+    raise SecurityError(
+        f'the learner would listen on {address} for anybody. Give '
+        '--auth_token_file, or --tls_cert, --tls_key and --tls_ca, or '
+        '--insecure_network where the network itself keeps others out')
+  if not security.tls_ca:
+    logging.warning(
+        'TLS hides what is sent to %s, but without --tls_ca or '
+        '--auth_token_file whoever reaches it may send.', address)
+
+
+def server_credentials(security):
+  """Returns gRPC's server credentials, None for no TLS."""
+  if not security.tls_key:
+    return None
+  return grpc.ssl_server_credentials(
+      [(security.tls_key, security.tls_cert)], security.tls_ca or None,
+      require_client_auth=bool(security.tls_ca))
+
+
+def channel_credentials(security):
+  """Returns gRPC's channel credentials, None for no TLS."""
+  if not (security.tls_ca or security.tls_key):
+    return None
+  return grpc.ssl_channel_credentials(
+      security.tls_ca or None, security.tls_key or None, security.tls_cert or None)
+
+
+def metadata(security):
+  """Returns what an actor sends along with every call."""
+  if not security.token:
+    return ()
+  return ((TOKEN_KEY, (_SCHEME + security.token).decode()),)
+
+
+class Authenticator(grpc.ServerInterceptor):
+  """Turns away calls without the token, whatever they hold."""
+
+  def __init__(self, token):
+    """Initializes the interceptor with the token, bytes; empty admits all."""
+    self._expected = _SCHEME + token if token else None
+
+    def refuse(unused_request, context):
+      context.abort(grpc.StatusCode.UNAUTHENTICATED,
+                    'the token is missing or wrong (--auth_token_file)')
+
+    self._refusals = {
+        (False, False): grpc.unary_unary_rpc_method_handler(refuse),
+        (False, True): grpc.unary_stream_rpc_method_handler(refuse),
+        (True, False): grpc.stream_unary_rpc_method_handler(refuse),
+        (True, True): grpc.stream_stream_rpc_method_handler(refuse)}
+
+  def intercept_service(self, continuation, handler_call_details):
+    """See base class."""
+    handler = continuation(handler_call_details)
+    if self._expected is None or handler is None:
+      return handler
+    given = b''
+    for key, value in handler_call_details.invocation_metadata:
+      if key == TOKEN_KEY:
+        given = value.encode() if isinstance(value, str) else value
+    if hmac.compare_digest(given, self._expected):
+      return handler
+    return self._refusals[handler.request_streaming,
+                          handler.response_streaming]

@@ -1,0 +1,359 @@
+"""The learner's end: takes unrolls, hands out weights, acts for others."""
+
+import collections
+import concurrent.futures
+import json
+import secrets
+import struct
+import threading
+import time
+
+from absl import logging
+import grpc
+import numpy as np
+
+from scalable_agent import dynamic_batching
+from scalable_agent import environments
+from scalable_agent import staging
+from scalable_agent.remote import protocol
+from scalable_agent.remote import security as security_lib
+from scalable_agent.remote import wire
+
+# Every call that waits for room in the queue, and every stream of `Act`,
+# occupies a thread, which is only made once it is needed.
+_MAX_THREADS = 4096
+_MAX_SESSIONS = 65536
+_MAX_EPISODES_PER_CALL = 4096
+_MAX_TEXT_BYTES = 1 << 20
+_RECENT_SECONDS = 60.
+_CLOSE_GRACE_SECONDS = 1.
+
+
+class ServiceError(RuntimeError):
+  """The service cannot start; the message says why."""
+
+
+class _Session:
+  """A life of an actor job."""
+
+  def __init__(self, task, num_environments, levels):
+    self.task = task
+    self.num_environments = num_environments
+    self.levels = levels
+    self.lock = threading.Lock()
+    self.sequence = 0
+    self.episode_sequence = 0
+    self.seen = time.monotonic()
+    self.told = False
+
+
+class _Snapshot:
+  """A version of the weights, encoded when the first actor asks for it."""
+
+  def __init__(self, weights, version):
+    self.version = version
+    self._weights = weights
+    self._lock = threading.Lock()
+    self._encoded = None
+
+  def encoded(self, layout):
+    with self._lock:
+      if self._encoded is None:
+        self._encoded = layout.encode(protocol.WeightsMessage(
+            np.int64(self.version),
+            {name: np.asarray(value) for name, value in self._weights.items()}))
+        self._weights = None
+      return self._encoded
+
+
+class Service:
+  """Serves the actor jobs of one learner until it is closed.
+
+  Calls are answered by gRPC's threads; the learner's thread only exchanges
+  references. The status of a call that cannot be served says why:
+    INVALID_ARGUMENT: The message is not what was agreed on.
+    FAILED_PRECONDITION: The actor's settings differ from the learner's.
+    NOT_FOUND: The session is unknown, the actor has to say hello again.
+    OUT_OF_RANGE: Training is done.
+    UNAVAILABLE: The learner is about to stop.
+    UNAUTHENTICATED: The token is missing or wrong.
+  """
+
+  def __init__(self, address, agreement, levels, unroll_layout, weights_layout,
+               put_unroll, report_episode, security, make_actor=None):
+    """Starts to listen.
+
+    Args:
+      address: 'host:port' to listen on; port 0 chooses one.
+      agreement: Of `protocol.agreement`.
+      levels: A list of level names that actors may play.
+      unroll_layout: The `wire.Layout` of unrolls.
+      weights_layout: The `wire.Layout` of weights.
+      put_unroll: A function that takes an `ActorOutput` and may block, as
+        `TrajectoryQueue.put`.
+      report_episode: A function of level name, episode return and episode
+        frames.
+      security: A `security.Security`.
+      make_actor: None, or, for inference at the learner, a function of a list
+        of level names that returns an `actor.Actor` for so many environments.
+
+    Raises:
+      ServiceError: The address cannot be listened on.
+    """
+    self.run = secrets.token_hex(8)
+    self._agreement = agreement
+    self._levels = levels
+    self._unroll_layout = unroll_layout
+    self._weights_layout = weights_layout
+    self._put_unroll = put_unroll
+    self._report_episode = report_episode
+    self._make_actor = make_actor
+    self._sessions = collections.OrderedDict()
+    self._lock = threading.Lock()
+    self._snapshot = None
+    self._done = False
+    self._closing = False
+
+    unary = grpc.unary_unary_rpc_method_handler
+    handlers = dict(
+        Hello=unary(self._hello), PutUnroll=unary(self._put),
+        PutEpisodes=unary(self._episodes), GetWeights=unary(self._get_weights),
+        Act=grpc.stream_stream_rpc_method_handler(self._act))
+    self._executor = concurrent.futures.ThreadPoolExecutor(
+        _MAX_THREADS, 'service')
+    self._server = grpc.server(
+        self._executor,
+        interceptors=[security_lib.Authenticator(security.token)],
+        options=protocol.channel_options(
+            max(unroll_layout.num_bytes, _MAX_TEXT_BYTES)))
+    self._server.add_generic_rpc_handlers([
+        grpc.method_handlers_generic_handler(protocol.SERVICE, handlers)])
+    credentials = security_lib.server_credentials(security)
+    try:
+      self.port = (self._server.add_secure_port(address, credentials)
+                   if credentials else self._server.add_insecure_port(address))
+    except RuntimeError as e:
+      raise ServiceError(
+          f'The learner cannot listen on {address}: another program does, or '
+          'the address is not one of this machine.') from e
+    self._server.start()
+
+  def update(self, weights, version):
+    """Offers a version of the weights from now on.
+
+    Args:
+      weights: A dict of name to tensor, which nobody changes any more.
+      version: The learner step they are from.
+    """
+    self._snapshot = _Snapshot(weights, version)
+
+  @property
+  def num_sessions(self):
+    """Actor jobs heard of within the last minute."""
+    horizon = time.monotonic() - _RECENT_SECONDS
+    with self._lock:
+      return sum(session.seen > horizon for session in self._sessions.values())
+
+  def finish(self):
+    """From now on, tells everyone who asks that training is done."""
+    self._done = True
+
+  def close(self, timeout=10.):
+    """Ends the service. What `put_unroll` puts into must be closed before.
+
+    Args:
+      timeout: If training is done, seconds to wait for those to ask that were
+        heard of within the last minute.
+    """
+    self._closing = True
+    deadline = time.monotonic() + (timeout if self._done else 0.)
+    while self._untold() and time.monotonic() < deadline:
+      time.sleep(.1)
+    self._server.stop(_CLOSE_GRACE_SECONDS).wait()
+    self._executor.shutdown(wait=True)
+
+  def _untold(self):
+    horizon = time.monotonic() - _RECENT_SECONDS
+    with self._lock:
+      return [session for session in self._sessions.values()
+              if session.seen > horizon and not session.told]
+
+  def _end(self, context, session=None):
+    """Says why nothing is served any more."""
+    if self._done:
+      if session:
+        session.told = True
+      context.abort(grpc.StatusCode.OUT_OF_RANGE, 'training is done')
+    context.abort(grpc.StatusCode.UNAVAILABLE, 'the learner is stopping')
+
+  def _session(self, number, context):
+    with self._lock:
+      session = self._sessions.get(number)
+      if session:
+        session.seen = time.monotonic()
+        self._sessions.move_to_end(number)
+    if session is None:
+      context.abort(grpc.StatusCode.NOT_FOUND, 'no such session')
+    if self._done or self._closing:
+      self._end(context, session)
+    return session
+
+  def _json(self, message, context):
+    try:
+      value = json.loads(message)
+      if isinstance(value, dict):
+        return value
+    except (ValueError, RecursionError):
+      pass
+    context.abort(grpc.StatusCode.INVALID_ARGUMENT, 'expected a JSON object')
+
+  def _hello(self, message, context):
+    request = self._json(message, context)
+    if self._done or self._closing:
+      self._end(context)
+    difference = protocol.difference(
+        self._agreement, request.get('agreement'))
+    if difference:
+      context.abort(grpc.StatusCode.FAILED_PRECONDITION, difference)
+    task, count = request.get('task'), request.get('num_environments')
+    levels = request.get('levels')
+    if not (_is_int(task, 0, 2**31) and _is_int(count, 1, 2**16) and
+            isinstance(levels, list) and len(levels) == count and
+            all(isinstance(level, str) for level in levels)):
+      context.abort(grpc.StatusCode.INVALID_ARGUMENT,
+                    'expected a task, a number of environments and levels')
+    unknown = set(levels) - set(self._levels)
+    if unknown:
+      context.abort(
+          grpc.StatusCode.FAILED_PRECONDITION,
+          f'--level_name: the learner does not train {min(unknown)[:200]}')
+    number = request.get('session')
+    if request.get('run') != self.run or not isinstance(number, int):
+      number = None
+    with self._lock:
+      if number not in self._sessions:
+        number = secrets.randbits(63)
+        self._sessions[number] = _Session(task, count, levels)
+        if len(self._sessions) > _MAX_SESSIONS:
+          self._sessions.popitem(last=False)
+        logging.info('Actor %d has joined with %d environments, from %s',
+                     task, count, context.peer())
+    return json.dumps(dict(
+        run=self.run, session=number, levels=self._levels)).encode()
+
+  def _put(self, message, context):
+    unroll = self._decode(self._unroll_layout, message, context)
+    session = self._session(int(unroll.session), context)
+    # An unroll that is sent again waits for its first sending to end.
+    with session.lock:
+      if unroll.sequence > session.sequence:
+        try:
+          self._put_unroll(staging.ActorOutput(
+              level_name=self._levels[unroll.level],
+              agent_state=unroll.agent_state,
+              env_outputs=unroll.env_outputs,
+              agent_outputs=unroll.agent_outputs,
+              policy_version=np.int64(unroll.policy_version)))
+        except staging.Closed:
+          self._end(context, session)
+        session.sequence = int(unroll.sequence)
+    return b''
+
+  def _decode(self, layout, message, context):
+    try:
+      return layout.decode(message)
+    except wire.WireError as e:
+      context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(e))
+
+  def _episodes(self, message, context):
+    request = self._json(message, context)
+    episodes = request.get('episodes')
+    sequence = request.get('sequence')
+    if not (_is_int(sequence, 1, 2**63) and _is_int(request.get('session')) and
+            isinstance(episodes, list) and
+            len(episodes) <= _MAX_EPISODES_PER_CALL and
+            all(self._is_episode(episode) for episode in episodes)):
+      context.abort(grpc.StatusCode.INVALID_ARGUMENT,
+                    'expected a list of [level, return, frames]')
+    session = self._session(request['session'], context)
+    with session.lock:
+      if sequence > session.episode_sequence:
+        for episode in episodes:
+          self._report_episode(*episode)
+        session.episode_sequence = sequence
+    return b''
+
+  def _is_episode(self, episode):
+    if not isinstance(episode, list) or len(episode) != 3:
+      return False
+    level, episode_return, frames = episode
+    return (level in self._levels and isinstance(episode_return, float) and
+            np.isfinite(episode_return) and _is_int(frames, 0, 2**63))
+
+  def _get_weights(self, message, context):
+    try:
+      number, known_version = struct.unpack('<Qq', message)
+    except struct.error:
+      context.abort(grpc.StatusCode.INVALID_ARGUMENT,
+                    'expected a session and a version')
+    self._session(number, context)
+    snapshot = self._snapshot
+    if snapshot.version == known_version:
+      return b''
+    return snapshot.encoded(self._weights_layout)
+
+  def _act(self, messages, context):
+    number = dict(context.invocation_metadata()).get('session', '')
+    if not number.isdigit():
+      context.abort(grpc.StatusCode.INVALID_ARGUMENT, 'expected a session')
+    session = self._session(int(number), context)
+    if self._make_actor is None:
+      context.abort(grpc.StatusCode.FAILED_PRECONDITION,
+                    '--inference is "actor" at the learner')
+    actor = self._make_actor(session.levels)
+    size = session.num_environments
+    layouts = _StepsLayouts(self._observation_spec(), size)
+    try:
+      for message in messages:
+        session.seen = time.monotonic()
+        if self._done or self._closing:
+          self._end(context, session)
+        steps, answer = layouts.decode(message)
+        ids, actions = actor.act(
+            steps.ids, steps.step_output, steps.game_over)
+        yield answer.encode(protocol.ActionsMessage(ids, actions))
+    except wire.WireError as e:
+      context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(e))
+    except (staging.Closed, dynamic_batching.CancelledError):
+      self._end(context, session)
+    except grpc.RpcError:
+      return  # The connection ended; the actor comes back with another stream.
+
+  def _observation_spec(self):
+    return tuple(environments.ArraySpec(tuple(shape), np.dtype(dtype))
+                 for shape, dtype in self._agreement['observations'])
+
+
+class _StepsLayouts:
+  """The layouts of all numbers of environments that a stream may send."""
+
+  def __init__(self, observation_spec, num_environments):
+    self._by_length = {}
+    for size in range(1, num_environments + 1):
+      layout = protocol.steps_layout(observation_spec, size, num_environments)
+      self._by_length[layout.num_bytes] = (
+          layout, protocol.actions_layout(size))
+
+  def decode(self, message):
+    layout, answer = self._by_length.get(len(message), (None, None))
+    if layout is None:
+      raise wire.WireError(f'{len(message)} bytes are no steps as agreed')
+    steps = layout.decode(message)
+    if len(np.unique(steps.ids)) < len(steps.ids):
+      raise wire.WireError('ids are not distinct')
+    return steps, answer
+
+
+def _is_int(value, low=0, high=2**64):
+  return (isinstance(value, int) and not isinstance(value, bool) and
+          low <= value < high)

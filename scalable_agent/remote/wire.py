@@ -1,0 +1,164 @@
+"""Messages: named arrays in the safetensors format, without code.
+
+Every message of a kind has the same names, shapes and dtypes, so its header is
+the same bytes. Both ends compute it from what they agreed on, and the receiver
+compares it as a whole: nothing that was sent decides how much memory is used or
+how it is read. Arrays of a received message are views of it, and each is copied
+once on its way into a batch.
+"""
+
+import json
+import struct
+
+import numpy as np
+
+from scalable_agent.environments import ArraySpec
+
+_DTYPES = {
+    'bool': 'BOOL', 'uint8': 'U8', 'int8': 'I8', 'int16': 'I16',
+    'uint16': 'U16', 'int32': 'I32', 'uint32': 'U32', 'int64': 'I64',
+    'uint64': 'U64', 'float16': 'F16', 'float32': 'F32', 'float64': 'F64'}
+_ALIGNMENT = 8
+
+
+class WireError(ValueError):
+  """A message is not what was agreed on; the text says what is wrong."""
+
+
+def paths(nest, prefix=''):
+  """Lists the leaves of a nest of tuples, named tuples and dicts.
+
+  Returns:
+    A list of pairs of path, such as 'env_outputs.observation.0', and leaf. A
+    leaf that is the whole nest has the path `prefix`.
+  """
+  if isinstance(nest, ArraySpec):
+    return [(prefix, nest)]
+  if isinstance(nest, dict):
+    items = sorted(nest.items())
+  elif hasattr(nest, '_fields'):
+    items = zip(nest._fields, nest)
+  elif isinstance(nest, (tuple, list)):
+    items = enumerate(nest)
+  else:
+    return [(prefix, nest)]
+  return [pair for name, value in items
+          for pair in paths(value, f'{prefix}.{name}' if prefix else str(name))]
+
+
+def rebuild(nest, leaves):
+  """Returns a nest like `nest`, of leaves from an iterator in `paths` order."""
+  if isinstance(nest, ArraySpec):
+    return next(leaves)
+  if isinstance(nest, dict):
+    return {name: rebuild(value, leaves)
+            for name, value in sorted(nest.items())}
+  if hasattr(nest, '_fields'):
+    return type(nest)(*(rebuild(value, leaves) for value in nest))
+  if isinstance(nest, (tuple, list)):
+    return type(nest)(rebuild(value, leaves) for value in nest)
+  return next(leaves)
+
+
+class Layout:
+  """What the messages of one kind hold.
+
+  Attributes:
+    header: The bytes that every such message starts with.
+    num_bytes: Length of every such message.
+  """
+
+  def __init__(self, template, bounds=None):
+    """Initializes the layout.
+
+    Args:
+      template: A nest of arrays or `ArraySpec`s: their shapes and dtypes.
+      bounds: A dict of path to the smallest and largest value that a received
+        integer array may hold. Floats have to be finite and booleans 0 or 1
+        whatever this says.
+
+    Raises:
+      ValueError: A dtype has no name in the format, or a path is unknown.
+    """
+    self._template = template
+    named = paths(template)
+    unknown = set(bounds or ()) - {name for name, _ in named}
+    if unknown:
+      raise ValueError(f'bounds of {sorted(unknown)}, which the template lacks')
+    self._bounds = bounds or {}
+    self._names = [name for name, _ in named]
+    self._shapes = [tuple(leaf.shape) for _, leaf in named]
+    self._dtypes = [np.dtype(leaf.dtype) for _, leaf in named]
+    sizes = [int(np.prod(shape)) * dtype.itemsize
+             for shape, dtype in zip(self._shapes, self._dtypes)]
+    # Large items first keeps every array aligned without gaps.
+    self._order = sorted(range(len(named)),
+                         key=lambda i: -self._dtypes[i].itemsize)
+    self._offsets = [0] * len(named)
+    offset = 0
+    entries = {}
+    for i in self._order:
+      dtype = self._dtypes[i]
+      if dtype.name not in _DTYPES:
+        raise ValueError(f'{self._names[i]} is of {dtype}, which messages '
+                         'cannot hold')
+      self._offsets[i] = offset
+      offset += sizes[i]
+      entries[self._names[i]] = dict(
+          dtype=_DTYPES[dtype.name], shape=self._shapes[i],
+          data_offsets=[self._offsets[i], offset])
+    text = json.dumps(entries, separators=(',', ':')).encode()
+    text += b' ' * (-len(text) % _ALIGNMENT)
+    self.header = struct.pack('<Q', len(text)) + text
+    self.num_bytes = len(self.header) + offset
+
+  def encode(self, nest):
+    """Returns the message that holds a nest of arrays, bytes.
+
+    Raises:
+      ValueError: The nest is not like the template.
+    """
+    leaves = [np.asarray(leaf) for _, leaf in paths(nest)]
+    if len(leaves) != len(self._names):
+      raise ValueError(f'{len(leaves)} arrays for {len(self._names)}')
+    for name, shape, dtype, leaf in zip(
+        self._names, self._shapes, self._dtypes, leaves):
+      if leaf.shape != shape or leaf.dtype != dtype:
+        raise ValueError(f'{name} is {leaf.dtype} {leaf.shape}, expected '
+                         f'{dtype} {shape}')
+    return b''.join(
+        [self.header] +
+        [np.ascontiguousarray(leaves[i]).reshape(-1).view(np.uint8)
+         for i in self._order])
+
+  def decode(self, message):
+    """Returns the nest of a message; its arrays are read-only views of it.
+
+    Raises:
+      WireError: The message is not of this layout, or a value is not allowed.
+    """
+    if not message.startswith(self.header):
+      raise WireError(
+          f'the header is not that of {len(self._names)} arrays as agreed')
+    if len(message) != self.num_bytes:
+      raise WireError(f'{len(message)} bytes, expected {self.num_bytes}')
+    leaves = []
+    for name, shape, dtype, offset in zip(
+        self._names, self._shapes, self._dtypes, self._offsets):
+      leaf = np.frombuffer(
+          message, dtype, int(np.prod(shape)), len(self.header) + offset)
+      self._check(name, leaf)
+      leaves.append(leaf.reshape(shape))
+    return rebuild(self._template, iter(leaves))
+
+  def _check(self, name, leaf):
+    if not leaf.size:
+      return
+    if leaf.dtype.kind == 'f' and not np.isfinite(leaf).all():
+      raise WireError(f'{name} has values that are not finite')
+    if leaf.dtype.kind == 'b' and leaf.view(np.uint8).max() > 1:
+      raise WireError(f'{name} has values that are not booleans')
+    if name in self._bounds:
+      low, high = self._bounds[name]
+      if leaf.min() < low or leaf.max() > high:
+        raise WireError(f'{name} has values outside of [{low}, {high}]')
