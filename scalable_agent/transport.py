@@ -139,8 +139,17 @@ def _our_caller(messages, port):
           client.close)
 
 
-def _call_rate(calls, seconds):
-  """Calls per second of functions that threads call in parallel."""
+def _cpu_seconds(process):
+  times = process.cpu_times()
+  return times.user + times.system
+
+
+def _call_rate(calls, seconds, server):
+  """Measures functions that threads call in parallel.
+
+  Returns:
+    Calls per second, and seconds of the server's CPU time per call.
+  """
   counts = [0] * len(calls)
   stop = threading.Event()
 
@@ -154,24 +163,32 @@ def _call_rate(calls, seconds):
   for thread in threads:
     thread.start()
   time.sleep(seconds / 5)
-  before, start = sum(counts), time.perf_counter()
+  before, start, cpu = sum(counts), time.perf_counter(), _cpu_seconds(server)
   time.sleep(seconds)
-  rate = (sum(counts) - before) / (time.perf_counter() - start)
+  done, elapsed = sum(counts) - before, time.perf_counter() - start
+  cpu = _cpu_seconds(server) - cpu
   stop.set()
   for thread in threads:
     thread.join()
-  return rate
+  return done / elapsed, cpu / max(done, 1)
 
 
-def _drive(make_caller, shape, port, num_connections, seconds):
-  """Returns unrolls and weights per second, in a process of its own."""
+def _drive(make_caller, shape, port, num_connections, seconds, server_pid):
+  """Calls the server from a process of its own.
+
+  Returns:
+    Unrolls per second, weights per second, and seconds of the server's CPU time
+    per unroll.
+  """
+  server = psutil.Process(server_pid)
   messages = _Messages(shape)
   callers = [make_caller(messages, port) for _ in range(num_connections)]
   puts, gets, closers = zip(*callers)
-  rates = _call_rate(puts, seconds), _call_rate(gets, seconds)
+  puts_per_second, seconds_per_put = _call_rate(puts, seconds, server)
+  gets_per_second, _ = _call_rate(gets, seconds, server)
   for close in closers:
     close()
-  return rates
+  return puts_per_second, gets_per_second, seconds_per_put
 
 
 def _measure(make_server, make_caller, shape, num_connections, seconds):
@@ -182,12 +199,13 @@ def _measure(make_server, make_caller, shape, num_connections, seconds):
   theirs.close()
   try:
     port = ours.recv()
-    memory = lambda: psutil.Process(server.pid).memory_info().rss
-    before = memory()
+    process = psutil.Process(server.pid)
+    before = process.memory_info().rss
     with concurrent.futures.ProcessPoolExecutor(1, context) as executor:
-      puts, gets = executor.submit(
-          _drive, make_caller, shape, port, num_connections, seconds).result()
-    return puts, gets, memory() - before
+      puts, gets, seconds_per_put = executor.submit(
+          _drive, make_caller, shape, port, num_connections, seconds,
+          server.pid).result()
+    return puts, gets, seconds_per_put, process.memory_info().rss - before
   finally:
     ours.close()
     server.join()
@@ -215,9 +233,9 @@ def measure_transport(seconds, connections=CONNECTIONS, shapes=None):
     unroll_mb = messages.unroll_layout.num_bytes / 1e6
     results[name] = []
     for count in connections:
-      plain_puts, plain_gets, _ = _measure(
+      plain_puts, plain_gets, _, _ = _measure(
           _plain_server, _plain_caller, shape, count, seconds)
-      puts, gets, growth = _measure(
+      puts, gets, seconds_per_put, growth = _measure(
           _our_server, _our_caller, shape, count, seconds)
       results[name].append(dict(
           connections=count,
@@ -228,6 +246,7 @@ def measure_transport(seconds, connections=CONNECTIONS, shapes=None):
           unrolls_ratio=puts / plain_puts,
           weights_per_second=gets,
           plain_weights_per_second=plain_gets,
+          unrolls_mb_per_learner_cpu_second=unroll_mb / seconds_per_put,
           frames_per_second=puts * shape.unroll_length * 4,
           memory_kb_per_connection=growth / 1e3 / count))
   return results
@@ -243,7 +262,9 @@ def print_transport(results):
             f'{row["unrolls_mb_per_second"]:6.0f} MB/s, plain gRPC '
             f'{row["plain_unrolls_mb_per_second"]:6.0f}, '
             f'{100 * row["unrolls_ratio"]:.0f} %, '
-            f'{row["frames_per_second"]:.0f} frames/s; weights '
+            f'{row["frames_per_second"]:.0f} frames/s, '
+            f'{row["unrolls_mb_per_learner_cpu_second"]:.0f} MB per CPU second '
+            f'of the learner; weights '
             f'{row["weights_per_second"]:.0f}/s, plain '
             f'{row["plain_weights_per_second"]:.0f}/s; '
             f'{row["memory_kb_per_connection"]:.0f} kB a connection')

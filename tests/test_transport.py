@@ -14,6 +14,7 @@ def test_unrolls_and_weights_pass_between_processes():
       'connections', 'unroll_mb', 'weights_mb', 'unrolls_mb_per_second',
       'plain_unrolls_mb_per_second', 'unrolls_ratio', 'weights_per_second',
       'plain_weights_per_second', 'frames_per_second',
+      'unrolls_mb_per_learner_cpu_second',
       'memory_kb_per_connection'}
   assert row['connections'] == 2
   # Six frames, and little else.

@@ -7,6 +7,7 @@ import numpy as np
 
 from scalable_agent import environments
 from scalable_agent.environments import ArraySpec
+from scalable_agent.remote import frame_stacks
 from scalable_agent.remote import wire
 
 VERSION = 1
@@ -118,12 +119,15 @@ def unroll_layout(agent_state, agent_output, observation_spec, unroll_length,
       agent_state=_repeat(one(agent_state)),
       env_outputs=_repeat(_step_output(observation_spec), unroll_length + 1),
       agent_outputs=_repeat(one(agent_output), unroll_length + 1))
-  return wire.Layout(template, dict(
+  bounds = dict(
       _word_bounds('env_outputs', observation_spec), **{
           'sequence': (1, _MAX_INT64),
           'level': (0, num_levels - 1),
           'policy_version': (0, _MAX_INT64),
-          'agent_outputs.action': (0, num_actions - 1)}))
+          'agent_outputs.action': (0, num_actions - 1)})
+  if len(observation_spec) == 1 and frame_stacks.is_stack(observation_spec[0]):
+    return frame_stacks.StackedLayout(template, bounds)
+  return wire.Layout(template, bounds)
 
 
 def weights_layout(weights):
