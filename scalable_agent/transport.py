@@ -2,8 +2,9 @@
 
 Nothing acts and nothing trains: clients in one process send the same unroll
 again and again, over 1 to 64 connections, to a learner's service in another one
-that checks and drops them. The same bytes over the same number of connections
-to a gRPC service that does nothing with them are what gRPC itself allows.
+that checks and drops them. The same bytes, without packing the frames of stacks,
+over the same number of connections to a gRPC service that does nothing with them
+are what gRPC itself allows.
 """
 
 import collections
@@ -35,6 +36,7 @@ SHAPES = dict(
     dmlab=Shape((72, 96, 3), 100, 9, True, 'deep'))
 CONNECTIONS = (1, 4, 16, 64)
 
+_NUM_TURNS = 4
 _AGREEMENT = dict(protocol=protocol.VERSION)
 _LEVEL = 'level'
 _SECURITY = security_lib.Security()
@@ -54,20 +56,24 @@ class _Messages:
     self.weights_layout = protocol.weights_layout(self.weights)
     self.unroll = _random_unroll(shape, state, output)
 
-  def encoded_unroll(self, session, sequence):
-    """The unroll as a message, bytes."""
-    unroll = self.unroll
-    return self.unroll_layout.encode(protocol.UnrollMessage(
-        np.uint64(session), np.int64(sequence), np.int32(0), np.int64(0),
-        unroll.agent_state, unroll.env_outputs, unroll.agent_outputs))
+  def unroll_bytes(self):
+    """What the unroll holds, as bytes without names."""
+    return b''.join(
+        leaf.tobytes() for leaf in tf.nest.flatten(
+            (self.unroll.agent_state, self.unroll.env_outputs,
+             self.unroll.agent_outputs)))
 
 
 def _random_unroll(shape, state, output):
   """One unroll, without a version of the weights, of random frames."""
   length = shape.unroll_length + 1
   steps = lambda dtype: np.zeros([length], dtype)
+  height, width, channels = shape.frame
   frames = np.random.default_rng(0).integers(
-      0, 256, (length,) + shape.frame, np.uint8)
+      0, 256, (length + channels, height, width), np.uint8)
+  # Like those of a game, stacks have all but one frame from the one before.
+  frames = np.ascontiguousarray(np.stack(
+      [np.moveaxis(frames[t:t + channels], 0, -1) for t in range(length)]))
   return staging.ActorOutput(
       level_name=_LEVEL,
       agent_state=tf.nest.map_structure(lambda a: a[0], state),
@@ -110,9 +116,9 @@ def _our_server(messages):
   service.close()
 
 
-def _serve(make_server, shape, connection):
+def _serve(name, shape, connection):
   """Runs a server in a process of its own until the connection ends."""
-  with make_server(_Messages(shape)) as port:
+  with _SIDES[name].make_server(_Messages(shape)) as port:
     connection.send(port)
     with contextlib.suppress(EOFError):
       connection.recv()
@@ -124,7 +130,7 @@ def _plain_caller(messages, port):
       f'localhost:{port}', protocol.channel_options(1 << 30))
   put, get = (channel.unary_unary(f'/{protocol.SERVICE}/{name}')
               for name in ('PutUnroll', 'GetWeights'))
-  message = messages.encoded_unroll(session=0, sequence=1)
+  message = messages.unroll_bytes()
   return lambda: put(message), lambda: get(bytes(16)), channel.close
 
 
@@ -137,6 +143,13 @@ def _our_caller(messages, port):
   unroll = messages.unroll._replace(policy_version=version)
   return (lambda: client.put_unroll(unroll), lambda: client.get_weights(-1),
           client.close)
+
+
+_Side = collections.namedtuple('_Side', 'make_server make_caller')
+_SIDES = dict(plain=_Side(_plain_server, _plain_caller),
+              ours=_Side(_our_server, _our_caller))
+_Figures = collections.namedtuple(
+    '_Figures', 'puts_per_second gets_per_second server_seconds_per_put')
 
 
 def _cpu_seconds(process):
@@ -173,42 +186,59 @@ def _call_rate(calls, seconds, server):
   return done / elapsed, cpu / max(done, 1)
 
 
-def _drive(make_caller, shape, port, num_connections, seconds, server_pid):
-  """Calls the server from a process of its own.
+def _drive(shape, servers, num_connections, seconds):
+  """Calls the servers in turns, from a process of its own.
+
+  Args:
+    shape: A `Shape`.
+    servers: A dict of name to process id and port, for every one of `_SIDES`.
+    num_connections: Connections to each.
+    seconds: To measure for, each.
 
   Returns:
-    Unrolls per second, weights per second, and seconds of the server's CPU time
-    per unroll.
+    A dict of name to a `_Figures`.
   """
-  server = psutil.Process(server_pid)
   messages = _Messages(shape)
-  callers = [make_caller(messages, port) for _ in range(num_connections)]
-  puts, gets, closers = zip(*callers)
-  puts_per_second, seconds_per_put = _call_rate(puts, seconds, server)
-  gets_per_second, _ = _call_rate(gets, seconds, server)
-  for close in closers:
-    close()
-  return puts_per_second, gets_per_second, seconds_per_put
+  figures = {name: [] for name in servers}
+  callers = {name: [_SIDES[name].make_caller(messages, port)
+                    for _ in range(num_connections)]
+             for name, (_, port) in servers.items()}
+  # The machine's speed changes, so that only neighbours compare.
+  for _ in range(_NUM_TURNS):
+    for name, (pid, _) in servers.items():
+      server = psutil.Process(pid)
+      puts, gets, _ = zip(*callers[name])
+      puts_per_second, seconds_per_put = _call_rate(
+          puts, seconds / _NUM_TURNS, server)
+      gets_per_second, _ = _call_rate(gets, seconds / _NUM_TURNS, server)
+      figures[name].append(_Figures(
+          puts_per_second, gets_per_second, seconds_per_put))
+  for name in callers:
+    for _, _, close in callers[name]:
+      close()
+  return {name: _Figures(*np.mean(rows, axis=0))
+          for name, rows in figures.items()}
 
 
-def _measure(make_server, make_caller, shape, num_connections, seconds):
+def _measure(shape, num_connections, seconds):
+  """Returns what `_drive` does, and bytes by which our server has grown."""
   context = multiprocessing.get_context('spawn')
-  ours, theirs = context.Pipe()
-  server = context.Process(target=_serve, args=(make_server, shape, theirs))
-  server.start()
-  theirs.close()
-  try:
-    port = ours.recv()
-    process = psutil.Process(server.pid)
+  with contextlib.ExitStack() as stack:
+    servers = {}
+    for name in _SIDES:
+      connection, theirs = context.Pipe()
+      server = context.Process(target=_serve, args=(name, shape, theirs))
+      server.start()
+      theirs.close()
+      stack.callback(server.join)
+      stack.callback(connection.close)
+      servers[name] = server.pid, connection.recv()
+    process = psutil.Process(servers['ours'][0])
     before = process.memory_info().rss
     with concurrent.futures.ProcessPoolExecutor(1, context) as executor:
-      puts, gets, seconds_per_put = executor.submit(
-          _drive, make_caller, shape, port, num_connections, seconds,
-          server.pid).result()
-    return puts, gets, seconds_per_put, process.memory_info().rss - before
-  finally:
-    ours.close()
-    server.join()
+      figures = executor.submit(
+          _drive, shape, servers, num_connections, seconds).result()
+    return figures, process.memory_info().rss - before
 
 
 def measure_transport(seconds, connections=CONNECTIONS, shapes=None):
@@ -221,8 +251,8 @@ def measure_transport(seconds, connections=CONNECTIONS, shapes=None):
 
   Returns:
     A dict of shape to a list, in the order of `connections`, of dicts:
-    `connections`; `unroll_mb` and `weights_mb`, megabytes (10^6 bytes) of one
-    message; `unrolls_mb_per_second` and `weights_per_second` of ours, the same
+    `connections`; `unroll_mb` and `weights_mb`, megabytes (10^6 bytes) of one,
+    as it is used; `unrolls_mb_per_second` and `weights_per_second` of ours, the same
     of plain gRPC with the prefix `plain_`; `unrolls_ratio`, ours / plain;
     `frames_per_second`, environment frames with 4 action repeats;
     `memory_kb_per_connection`, by which the learner's process has grown.
@@ -230,24 +260,23 @@ def measure_transport(seconds, connections=CONNECTIONS, shapes=None):
   results = {}
   for name, shape in (shapes or SHAPES).items():
     messages = _Messages(shape)
-    unroll_mb = messages.unroll_layout.num_bytes / 1e6
+    unroll_mb = len(messages.unroll_bytes()) / 1e6
     results[name] = []
     for count in connections:
-      plain_puts, plain_gets, _, _ = _measure(
-          _plain_server, _plain_caller, shape, count, seconds)
-      puts, gets, seconds_per_put, growth = _measure(
-          _our_server, _our_caller, shape, count, seconds)
+      figures, growth = _measure(shape, count, seconds)
+      ours, plain = figures['ours'], figures['plain']
       results[name].append(dict(
           connections=count,
           unroll_mb=unroll_mb,
           weights_mb=messages.weights_layout.num_bytes / 1e6,
-          unrolls_mb_per_second=puts * unroll_mb,
-          plain_unrolls_mb_per_second=plain_puts * unroll_mb,
-          unrolls_ratio=puts / plain_puts,
-          weights_per_second=gets,
-          plain_weights_per_second=plain_gets,
-          unrolls_mb_per_learner_cpu_second=unroll_mb / seconds_per_put,
-          frames_per_second=puts * shape.unroll_length * 4,
+          unrolls_mb_per_second=ours.puts_per_second * unroll_mb,
+          plain_unrolls_mb_per_second=plain.puts_per_second * unroll_mb,
+          unrolls_ratio=ours.puts_per_second / plain.puts_per_second,
+          weights_per_second=ours.gets_per_second,
+          plain_weights_per_second=plain.gets_per_second,
+          unrolls_mb_per_learner_cpu_second=(
+              unroll_mb / ours.server_seconds_per_put),
+          frames_per_second=ours.puts_per_second * shape.unroll_length * 4,
           memory_kb_per_connection=growth / 1e3 / count))
   return results
 
