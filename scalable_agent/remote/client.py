@@ -319,6 +319,10 @@ class LearnerClient:
     if error.code() in _FATAL:
       raise Refused(f'The learner at {self._address} refuses this actor: '
                     f'{error.details()}.') from error
+    reason, _ = security_lib.explain_failure(error.details())
+    if reason:
+      raise Refused(f'The learner at {self._address} is not to be trusted: '
+                    f'{reason}.') from error
 
   def _note_failure(self, error):
     """Of a Hello; says so once a minute."""
@@ -327,5 +331,6 @@ class LearnerClient:
     if now - self._logged_time >= _LOG_SECONDS:
       self._logged_time = now
       logging.warning(
-          'The learner at %s has been out of reach for %.0f s, trying on: %s',
-          self._address, now - self._lost_time, error.details())
+          'The learner at %s has been out of reach for %.0f s, trying on: %s%s',
+          self._address, now - self._lost_time, error.details(),
+          security_lib.explain_failure(error.details())[1])

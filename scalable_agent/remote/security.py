@@ -12,6 +12,14 @@ import grpc
 TOKEN_KEY = 'authorization'
 _SCHEME = b'Bearer '
 _MINIMUM_TOKEN_BYTES = 16
+# What gRPC says of a connection that will not come about, and what it means.
+_FINAL_FAILURES = (
+    ('CERTIFICATE_VERIFY_FAILED', 'its certificate is not signed by --tls_ca'),
+    ('Hostname Verification', 'its certificate is for another host'),
+    ('WRONG_VERSION_NUMBER', 'it does not use TLS, and this actor does'))
+_DOUBTFUL_FAILURE = 'Socket closed'
+_DOUBT = (' (If it is running: do both ends use TLS, and is the --tls_cert of '
+          'this actor signed by its --tls_ca?)')
 _HOST = re.compile(r'[A-Za-z0-9_][A-Za-z0-9._-]*')
 _PORT = re.compile(r'[0-9]{1,5}')
 
@@ -172,6 +180,19 @@ def channel_credentials(security):
   return grpc.ssl_channel_credentials(
       security.tls_ca or None, security.tls_key or None,
       security.tls_cert or None)
+
+
+def explain_failure(details):
+  """Explains gRPC's details of a connection that failed.
+
+  Returns:
+    A pair of strings: why there is no use in trying again, '' if there may be,
+    and a hint to add to the details.
+  """
+  for sign, meaning in _FINAL_FAILURES:
+    if sign in details:
+      return meaning, ''
+  return '', _DOUBT if _DOUBTFUL_FAILURE in details else ''
 
 
 def metadata(security):
