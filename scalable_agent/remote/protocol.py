@@ -232,6 +232,8 @@ def channel_options(max_message_bytes):
       # What a machine that lost power, or a cut cable, is noticed by.
       ('grpc.keepalive_time_ms', _KEEPALIVE_MS),
       ('grpc.keepalive_timeout_ms', _KEEPALIVE_MS),
+      # gRPC waits for this one where the other does not apply: a minute.
+      ('grpc.http2.ping_timeout_ms', _KEEPALIVE_MS),
       ('grpc.keepalive_permit_without_calls', 1),
       ('grpc.http2.max_pings_without_data', 0),
       ('grpc.http2.min_ping_interval_without_data_ms', _KEEPALIVE_MS // 2),
