@@ -34,7 +34,8 @@ setuptools.setup(
     ],
     extras_require={
         'gpu': ['tensorflow[and-cuda]'],
-        'test': ['hypothesis>=6', 'pytest>=8'],
+        'test': ['cryptography>=42', 'hypothesis>=6', 'pytest>=8',
+                 'safetensors>=0.4'],
     },
     classifiers=[
         'Development Status :: 4 - Beta',

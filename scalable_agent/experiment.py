@@ -58,8 +58,8 @@ flags.DEFINE_string(
     'tls_cert', '', 'PEM file with the certificate of this job.')
 flags.DEFINE_string('tls_key', '', 'PEM file with the private key to it.')
 flags.DEFINE_string(
-    'tls_ca', '', 'PEM file with the certificates that the other side\'s has to '
-    'be signed by. A learner that has one asks actors for theirs.')
+    'tls_ca', '', 'PEM file with the certificates that the other side\'s has '
+    'to be signed by. A learner that has one asks actors for theirs.')
 flags.DEFINE_bool(
     'insecure_network', False, 'Let a learner listen on a network without a '
     'token or TLS.')
