@@ -54,8 +54,9 @@ echo "Learners on $hosts, $actors actors, logs in $logs" >&2
 rm -f "$logs"/{learner,actor}-*.log
 for ((i = 0; i < learners; i++)); do start learner $i; done
 for ((i = 0; i < actors; i++)); do start actor $i; done
-tail --pid=$$ --retry -n +1 -f "$logs/learner-0.log" 2>/dev/null |
-  grep --line-buffered 'frames/s' >&2 &
+tail --retry -n +1 -f "$logs/learner-0.log" 2>/dev/null \
+  > >(grep --line-buffered 'frames/s' >&2) &
+trap "kill $!" EXIT
 
 status=0
 learners_left=$learners
