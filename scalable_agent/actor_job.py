@@ -13,6 +13,7 @@ from scalable_agent import devices as devices_lib
 from scalable_agent import inference
 from scalable_agent import jobs
 from scalable_agent import remote_inference
+from scalable_agent import signals
 from scalable_agent import staging
 from scalable_agent import suites
 from scalable_agent import timing
@@ -43,7 +44,7 @@ def run(config):
   address = jobs.learner_address(config)
   make_job = (
       remote_inference.Job if config.inference == 'learner' else Job)
-  with training.stop_on_signals() as stop, contextlib.ExitStack() as stack:
+  with signals.stop_on_signals() as stop, contextlib.ExitStack() as stack:
     level_config = dataclasses.replace(
         config, level_name=jobs.level_name(config))
     pools = suites.make_pools(

@@ -9,6 +9,7 @@ waits for a batch votes even so, and nobody waits long for a vote.
 
 import collections
 import hashlib
+import itertools
 import json
 
 from absl import logging
@@ -32,7 +33,7 @@ _SHARED_SETTINGS = config_lib.IDENTITY + (
     'gradient_norm_clip')
 
 Due = collections.namedtuple('Due', 'report save')
-Due.__doc__ = """Whether it is time to write metrics, and a checkpoint; bools."""
+Due.__doc__ = """Whether to write metrics and a checkpoint now; bools."""
 
 
 def weights_hash(weights):
@@ -211,7 +212,8 @@ class Peers:
         except Exception as e:  # Raised again once the others know.
           failure = e
       state = _FAILED if failure else _STOPPED if stop.is_set() else _GOES_ON
-      all_ready, states = self._vote(batch is not None, state, run)
+      with run.times.stage('learner_peers'):
+        all_ready, states = self._vote(batch is not None, state, run)
       if failure:
         raise failure
       for task in np.flatnonzero(states == _FAILED):
@@ -252,10 +254,10 @@ class Peers:
     games = [] if self.is_first else [
         (game.level_name, float(game.episode_return), int(game.episode_frames))
         for game in reporter.take()]
-    for payload in self._collectives.gather(json.dumps(games).encode()):
-      for game in json.loads(payload):
-        if self.is_first:
-          reporter.episode(actor.Episode(*game))
+    gathered = self._collectives.gather(json.dumps(games).encode())
+    if self.is_first:
+      for game in itertools.chain.from_iterable(map(json.loads, gathered)):
+        reporter.episode(actor.Episode(*game))
 
   def compare(self, learner):
     """Puts weights right that are not the first learner's, with a warning.

@@ -4,8 +4,6 @@ import contextlib
 import dataclasses
 import itertools
 import math
-import signal
-import threading
 import time
 
 from absl import logging
@@ -20,6 +18,7 @@ from scalable_agent import learner as learner_lib
 from scalable_agent import local_actors
 from scalable_agent import networks
 from scalable_agent import reporting
+from scalable_agent import signals
 from scalable_agent import staging
 from scalable_agent import suites
 from scalable_agent import synchronization
@@ -34,33 +33,6 @@ _TEST_SEED = 1_000_003
 
 class TrainingError(RuntimeError):
   """Training cannot go on; the message says why, the last state is saved."""
-
-
-@contextlib.contextmanager
-def stop_on_signals():
-  """Yields an event that the first SIGINT or SIGTERM sets.
-
-  A second signal does what it would have done without this.
-  """
-  stop = threading.Event()
-  signals = (signal.SIGINT, signal.SIGTERM)
-  previous = {s: signal.getsignal(s) for s in signals}
-
-  def restore():
-    for s, handler in previous.items():
-      signal.signal(s, handler)
-
-  def on_signal(signum, unused_frame):
-    stop.set()
-    restore()
-    logging.info('%s: saving and stopping.', signal.Signals(signum).name)
-
-  for s in signals:
-    signal.signal(s, on_signal)
-  try:
-    yield stop
-  finally:
-    restore()
 
 
 def choose_devices(config):
@@ -84,8 +56,7 @@ def create_agent(config, pool):
 
 
 def create_learner(config, agent, devices, strategy=None):
-  """Makes the learner of a configuration; the strategy is one for its devices
-  unless given."""
+  """Makes the learner of a configuration; unless given, the strategy is new."""
   return learner_lib.Learner(
       agent,
       strategy or learner_lib.create_strategy(devices.learner),
@@ -273,25 +244,27 @@ def train(config, start_actors=local_actors.LocalActors.start):
       another run's.
     environments.PoolError: Environments cannot be made, or died.
     checkpoint.CheckpointError: There are checkpoints, and all are corrupt.
+    synchronization.PeerError: Another learner failed or is gone.
     TrainingError: Training cannot go on.
   """
   devices = choose_devices(config)
   peers = synchronization.join(config, devices)
-  with stop_on_signals() as stop, contextlib.ExitStack() as stack:
-    facts, make_actors = start_actors(config, stack)
-    run = Run(config, facts, devices, make_actors, peers)
-    stack.callback(run.save)
-    stack.callback(run.close)
-    logging.info(
-        'Training %s with %s: learner on %s, inference on %s, XLA %s',
-        config.level_name, config.architecture, ', '.join(devices.learner),
-        devices.inference, 'on' if devices.jit_compile_learner else 'off')
-    try:
-      _loop(run, stop)
-    except tf.errors.OpError as e:
-      peers.check(e)
-      raise
-  peers.finish()
+  try:
+    with signals.stop_on_signals() as stop:
+      with contextlib.ExitStack() as stack:
+        facts, make_actors = start_actors(config, stack)
+        run = Run(config, facts, devices, make_actors, peers)
+        stack.callback(run.save)
+        stack.callback(run.close)
+        logging.info(
+            'Training %s with %s: learner on %s, inference on %s, XLA %s',
+            config.level_name, config.architecture, ', '.join(devices.learner),
+            devices.inference, 'on' if devices.jit_compile_learner else 'off')
+        _loop(run, stop)
+      peers.finish()
+  except tf.errors.OpError as e:
+    peers.check(e)
+    raise
 
 
 def _loop(run, stop):

@@ -54,7 +54,8 @@ OPTIMIZER = learner_lib.OptimizerSettings(
 
 
 def make_learner(agent=None, strategy=None, loss=LOSS, optimizer=OPTIMIZER,
-                  seed=1, jit_compile=False):
+                 seed=1, jit_compile=False):
   return learner_lib.Learner(
-      agent or make_agent(), strategy or learner_lib.create_strategy(['/cpu:0']),
+      agent or make_agent(),
+      strategy or learner_lib.create_strategy(['/cpu:0']),
       loss, optimizer, seed, frames_per_step=80, jit_compile=jit_compile)

@@ -9,6 +9,7 @@ import pytest
 from scalable_agent import actor
 from scalable_agent import collectives
 from scalable_agent import synchronization
+from scalable_agent import timing
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -50,6 +51,7 @@ class _FakeRun:
   def __init__(self, batches, due=synchronization.Due(False, False)):
     self._batches = list(batches)
     self._due = due
+    self.times = timing.StageTimes()
 
   def next_batch(self, unused_stop, seconds):
     assert seconds < 1.
