@@ -24,6 +24,7 @@ setuptools.setup(
     install_requires=[
         'absl-py>=2.1',
         'ale-py>=0.12',
+        'cityhash>=0.4.8',
         'grpcio>=1.62',
         'gymnasium>=1.1',
         'matplotlib>=3.8',

@@ -9,6 +9,7 @@ import os
 import tempfile
 
 from scalable_agent import atari57
+from scalable_agent import dmlab30
 
 # Values that decide which weights fit and what they mean: a log directory that
 # was begun with others is another run's.
@@ -19,6 +20,8 @@ IDENTITY = ('suite', 'level_name', 'network', 'use_lstm', 'width', 'height',
 # default (DMLab: paper, Table D.3, and the released code).
 SUITE_DEFAULTS = {
     'dmlab': {},
+    # One environment for each level; Table D.3 for this suite.
+    'dmlab30': dict(num_actors=30, reward_clipping='soft_asymmetric'),
     # Table G.1. `decay` is TensorFlow 1's value in the released code.
     'atari': dict(
         width=84, height=84, num_action_repeats=4, unroll_length=20,
@@ -86,6 +89,7 @@ class Config:
   clip_pg_rho_threshold: float
   vtrace_lambda: float
   dataset_path: str
+  level_cache_dir: str
   width: int
   height: int
   full_action_set: bool
@@ -180,7 +184,9 @@ def resolve(values, given):
   suite = suite_of(values['level_name'])
   names = [field.name for field in dataclasses.fields(Config)]
   resolved = {name: values[name] for name in names if name != 'suite'}
-  for name, value in SUITE_DEFAULTS[suite].items():
+  defaults = dict(SUITE_DEFAULTS[suite],
+                  **SUITE_DEFAULTS.get(values['level_name'], {}))
+  for name, value in defaults.items():
     if name not in given:
       resolved[name] = value
   if ('num_actors' not in given and suite != 'dmlab' and
@@ -241,8 +247,18 @@ def _check(config):
       'inference_maximum_batch_size',
       'it has to hold what one pool hands out and be no less than '
       '--inference_minimum_batch_size')
+  _check_dmlab30(config, require)
   _check_architecture(config, require)
   _check_jobs(config, require)
+
+
+def _check_dmlab30(config, require):
+  num_levels = len(dmlab30.LEVEL_MAPPING)
+  if (config.level_name == 'dmlab30' and config.task < 0 and
+      config.mode == 'train'):
+    require(config.num_actors // max(config.num_pools, 1) >= num_levels,
+            'num_actors', f'dmlab30 needs one for each of {num_levels} levels, '
+            'in each of --num_pools')
 
 
 def _check_jobs(config, require):

@@ -70,7 +70,7 @@ flags.DEFINE_integer(
     '(Atari: 200 million. gym: 10 million.)')
 flags.DEFINE_integer(
     'num_actors', 4, 'Number of environments. (Atari, gym: 16 per core, but no '
-    'less than --batch_size, and no more than 4 times that.)')
+    'less than --batch_size, and no more than 4 times that. dmlab30: 30.)')
 flags.DEFINE_integer(
     'batch_size', 2, 'Unrolls per batch, over all learner devices. '
     '(Atari, gym: 32.)')
@@ -96,7 +96,7 @@ flags.DEFINE_float('discounting', .99, 'Discount factor per agent step.')
 flags.DEFINE_enum(
     'reward_clipping', 'abs_one', ['abs_one', 'soft_asymmetric', 'none'],
     'How the learner clips rewards. Logged returns are never clipped. '
-    '(gym: none.)')
+    '(gym: none. dmlab30: soft_asymmetric.)')
 flags.DEFINE_float(
     'clip_rho_threshold', 1.0, 'rho_bar of V-trace; 0 does not truncate.')
 flags.DEFINE_float(
@@ -107,7 +107,12 @@ flags.DEFINE_float(
 
 flags.DEFINE_string(
     'dataset_path', '',
-    'Directory of the data set that psychlab_* levels need.')
+    'Directory of the images that two psychlab_* levels show.')
+flags.DEFINE_string(
+    'level_cache_dir', '',
+    'Where to keep the maps that DeepMind Lab compiles, so that none is '
+    'compiled twice: a directory, or any path that tf.io.gfile knows. '
+    'Processes and machines may share it. Empty keeps none.')
 flags.DEFINE_string(
     'level_name', 'explore_goal_locations_small',
     'A DeepMind Lab level, dmlab30 for that suite, an Atari game in snake case '
@@ -168,7 +173,7 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     'environment_threads', 0, 'Threads (Atari) or processes (gym) per machine '
     'that step environments; 0 takes one per core. (synthetic: one per '
-    'environment.)')
+    'environment. DeepMind Lab: always one per environment.)')
 flags.DEFINE_integer(
     'inference_minimum_batch_size', 1, 'Environments that the policy waits for '
     'before it runs, if there are several pools.')
