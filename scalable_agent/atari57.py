@@ -133,18 +133,18 @@ ALL_LEVELS = GAMES
 LEVEL_MAPPING = {game: game for game in GAMES}
 
 
-def normalize(game, score):
-  """A score in percent of the way from random to human.
+def human_normalized_score(game, mean_return):
+  """Places a return between random actions (0) and a human (100).
 
   Args:
     game: One of `GAMES`.
-    score: A float, or an array of them.
+    mean_return: A float, or an array of them.
 
   Returns:
-    100 (score - random) / (human - random).
+    100 (return - random) / (human - random), in percent.
   """
   random, human = RANDOM_SCORES[game], HUMAN_SCORES[game]
-  return 100. * (score - random) / (human - random)
+  return 100. * (mean_return - random) / (human - random)
 
 
 def compute_human_normalized_score(level_returns, per_level_cap=None,
@@ -169,7 +169,7 @@ def compute_human_normalized_score(level_returns, per_level_cap=None,
     returns = level_returns.get(game, [])
     if not len(returns):
       raise ValueError(f'There are no returns of {game}.')
-    score = normalize(game, np.mean(returns))
+    score = human_normalized_score(game, np.mean(returns))
     scores.append(score if per_level_cap is None
                   else min(score, per_level_cap))
   return float(statistic(scores))

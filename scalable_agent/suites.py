@@ -1,8 +1,11 @@
 """Makes the pools of environments that a configuration asks for."""
 
 import collections
+import functools
+import itertools
 import os
 
+from scalable_agent import atari57
 from scalable_agent import environments
 
 PoolLayout = collections.namedtuple(
@@ -25,6 +28,8 @@ Facts.__doc__ = """What is the same in all environments, see `Pool`."""
 
 def level_names(config):
   """Returns the levels that a configuration trains on, a list."""
+  if config.level_name == 'atari57':
+    return list(atari57.GAMES)
   return [config.level_name]
 
 
@@ -70,7 +75,10 @@ def choose_layout(config, num_environments):
   maximum = config.pool_batch_size or size
   if is_atari and not lockstep and not config.pool_batch_size:
     # Half of the pool steps while the policy acts for the other half.
-    maximum = size // 2 if num_pools == 1 and size % 2 == 0 else size
+    if len(level_names(config)) > 1:
+      maximum = -(-size // 2)
+    else:
+      maximum = size // 2 if num_pools == 1 and size % 2 == 0 else size
   minimum = maximum if is_atari or lockstep else 1
 
   num_workers = config.environment_threads
@@ -111,14 +119,25 @@ def make_pools(config, layout, seed):
 
 def _make_atari(config, layout, seed):
   from scalable_agent.environments import atari
-  return atari.AtariPool(
-      config.level_name, layout.size, seed,
-      batch_size=layout.maximum_batch_size,
-      num_threads=layout.num_workers,
+  from scalable_agent.environments import composite_pool
+  levels = level_names(config)
+  make = functools.partial(
+      atari.AtariPool,
       num_action_repeats=config.num_action_repeats,
       width=config.width,
       height=config.height,
       full_action_set=config.full_action_set)
+  if len(levels) == 1:
+    return make(levels[0], layout.size, seed,
+                batch_size=layout.maximum_batch_size,
+                num_threads=layout.num_workers)
+  sizes = collections.Counter(
+      level for level, _ in zip(itertools.cycle(levels), range(layout.size)))
+  members = []
+  for level, size in sizes.items():
+    members.append(make(level, size, seed, num_threads=1))
+    seed += size
+  return composite_pool.CompositePool(members, layout.maximum_batch_size)
 
 
 def _process_pool_options(layout):

@@ -142,7 +142,7 @@ class Run:
 
     self.reporter = reporting.Reporter(
         config.logdir, self.learner.frames, config.total_environment_frames,
-        config.log_interval_secs)
+        config.log_interval_secs, config.level_name)
     self.times = timing.StageTimes()
     self.queue = staging.TrajectoryQueue(config.queue_capacity)
     self._staging = staging.StagingArea(

@@ -82,14 +82,14 @@ def test_missing_games(game):
     _normalized({})
 
 
-def test_normalize():
+def test_human_normalized_score():
   """Percent of the way from random to human, beyond both ends too."""
-  assert atari57.normalize('breakout', 30.5) == pytest.approx(100)
-  assert atari57.normalize('pong', -20.7) == pytest.approx(0)
+  assert atari57.human_normalized_score('breakout', 30.5) == pytest.approx(100)
+  assert atari57.human_normalized_score('pong', -20.7) == pytest.approx(0)
   # Random 11.4, human 167.6.
   np.testing.assert_allclose(
-      atari57.normalize('tutankham', np.array([-144.8, 479.99999])),
-      [-100, 300], rtol=1e-6)
+      atari57.human_normalized_score('tutankham', np.array([-144.8, 480.])),
+      [-100, 300])
 
 
 def test_median():
