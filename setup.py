@@ -28,6 +28,7 @@ setuptools.setup(
         'gymnasium>=1.1',
         'matplotlib>=3.8',
         'numpy>=1.26',
+        'pillow>=10',
         'psutil>=5.9',
         'tensorboard>=2.19',
         'tensorflow>=2.19',

@@ -68,6 +68,7 @@ class Config:
   suite: str
   level_name: str
   test_num_episodes: int
+  video_dir: str
   total_environment_frames: int
   task: int
   job_name: str

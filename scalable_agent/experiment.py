@@ -33,6 +33,11 @@ flags.DEFINE_enum(
 flags.DEFINE_integer(
     'test_num_episodes', 10, 'Games to play per level in test mode.')
 
+flags.DEFINE_string(
+    'video_dir', '',
+    'Directory for a GIF of one more game per level in test mode; the level '
+    'has to have images to show.')
+
 flags.DEFINE_integer(
     'task', -1, 'Index of this job among those of its job_name; -1 runs all on '
     'this machine.')
@@ -230,12 +235,13 @@ def main(argv):
     from scalable_agent import actor_job
     from scalable_agent import checkpoint
     from scalable_agent import remote_actors
+    from scalable_agent import testing
     from scalable_agent import training
     tf.get_logger().setLevel('WARNING')
     logging.info('Configuration: %s', config.to_json())
     try:
       if config.mode == 'test':
-        training.test(config)
+        testing.test(config)
       elif is_actor:
         actor_job.run(config)
       elif config.task >= 0:

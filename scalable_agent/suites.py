@@ -140,6 +140,31 @@ def _make_atari(config, layout, seed):
   return composite_pool.CompositePool(members, layout.maximum_batch_size)
 
 
+def make_screens(config, seed):
+  """Makes what shows a game as a person sees it.
+
+  Args:
+    config: A `config.Config` of a single level.
+    seed: That of the one environment it shows.
+
+  Returns:
+    A pool of one environment that, sent the same actions, plays the same game
+    as another of this seed, and observes RGB frames; None if the level's own
+    observations have to do.
+
+  Raises:
+    environments.PoolError: It cannot be made.
+  """
+  if config.suite != 'atari':
+    return None
+  from scalable_agent.environments import atari
+  return atari.AtariPool(
+      config.level_name, 1, seed, num_threads=1,
+      num_action_repeats=config.num_action_repeats,
+      width=atari.SCREEN_WIDTH, height=atari.SCREEN_HEIGHT,
+      full_action_set=config.full_action_set, colour=True)
+
+
 def _process_pool_options(layout):
   return dict(
       num_processes=layout.num_workers,

@@ -7,6 +7,7 @@ ALL_GAMES=1 in the environment to play them in all 57, which takes a minute.
 import os
 
 from ale_py import ALEInterface
+from ale_py import Action
 from ale_py import LoggerMode
 from ale_py import roms
 import numpy as np
@@ -30,6 +31,9 @@ def test_all_57_start_with_their_action_sets(full_action_set):
   for game in atari57.GAMES:
     ale = ALEInterface()
     ale.loadROM(roms.get_rom_path(game))
+    legal = ale.getLegalActionSet()
+    # Skiing's fire button does nothing.
+    assert len(legal) == (9 if game == 'skiing' else 18)
     expected = 18 if full_action_set else len(ale.getMinimalActionSet())
     pool = atari.AtariPool(
         game, 1, seed=1, num_threads=1, full_action_set=full_action_set)
@@ -63,6 +67,31 @@ def test_random_steps(game):
     pool.send(ids, rng.randint(pool.num_actions, size=size))
   pool.close()
   assert moved.all()
+
+
+def test_all_18_actions_of_skiing_are_what_they_say():
+  """Each does what the emulator does at its name; firing does nothing."""
+  make = lambda **kwargs: atari.AtariPool(
+      'skiing', 1, seed=5, num_threads=1, **kwargs)
+  ale = ALEInterface()
+  ale.loadROM(roms.get_rom_path('skiing'))
+  names = [action.name for action in ale.getMinimalActionSet()]
+  assert names == ['NOOP', 'RIGHT', 'LEFT']
+  all_actions = {action.name: action.value for action in Action}
+  all_names = sorted(all_actions, key=all_actions.get)[:18]
+  assert all_names[:5] == ['NOOP', 'FIRE', 'UP', 'RIGHT', 'LEFT']
+  full, own = make(full_action_set=True), make()
+  rng = np.random.RandomState(0)
+  for _ in range(100):
+    frames = [pool.recv().step_output.observation[0] for pool in (full, own)]
+    np.testing.assert_array_equal(*frames)
+    name = names[rng.randint(3)]
+    same = [name] if name != 'NOOP' else [
+        'NOOP'] + [n for n in all_names if n.endswith('FIRE')]
+    full.send(np.array([0]), np.array([all_actions[rng.choice(same)]]))
+    own.send(np.array([0]), np.array([names.index(name)]))
+  full.close()
+  own.close()
 
 
 def test_several_games_as_one_pool_play_as_they_would_alone():
