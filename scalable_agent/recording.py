@@ -1,7 +1,6 @@
 """Shows an agent's game as a GIF."""
 
 import os
-import re
 
 import numpy as np
 from PIL import Image
@@ -11,11 +10,6 @@ import tensorflow as tf
 # in memory until it is written.
 MAX_STEPS = 9000
 _FRAMES_PER_SECOND = 60
-
-
-def file_name(level_name):
-  """A name for the GIF of a level, without slashes and colons."""
-  return re.sub(r'[^\w.-]+', '_', level_name) + '.gif'
 
 
 def is_image(spec):

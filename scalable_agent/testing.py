@@ -10,6 +10,7 @@ import tensorflow as tf
 from scalable_agent import checkpoint
 from scalable_agent import config as config_lib
 from scalable_agent import evaluation
+from scalable_agent import file_names
 from scalable_agent import inference
 from scalable_agent import recording
 from scalable_agent import reporting
@@ -119,7 +120,7 @@ class _Tester:
   def record(self, config):
     """Plays a game of one level into a file, and returns its path."""
     path = os.path.join(
-        config.video_dir, recording.file_name(config.level_name))
+        config.video_dir, file_names.of_level(config.level_name) + '.gif')
     (pool,) = suites.make_pools(config, _ONE_ENVIRONMENT, self._seed)
     screens = None
     try:

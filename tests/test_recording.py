@@ -93,11 +93,6 @@ def test_gif_has_every_frame_at_the_games_speed(tmp_path, channels):
   assert [p.name for p in tmp_path.iterdir()] == ['a.gif']
 
 
-def test_names_of_files():
-  assert recording.file_name('pong') == 'pong.gif'
-  assert recording.file_name('gym:ALE/Pong-v5') == 'gym_ALE_Pong-v5.gif'
-
-
 @pytest.mark.parametrize('shape, dtype, expected', [
     ((84, 84, 4), np.uint8, True), ((72, 96, 3), np.uint8, True),
     ((4,), np.float32, False), ((8, 8, 3), np.float32, False),
