@@ -267,7 +267,7 @@ def _check_atari57(config, require):
     return
   require(config.full_action_set, 'full_action_set',
           'one policy plays all games of atari57, whose own action sets differ')
-  require(config.task >= 0 or
+  require(config.task >= 0 or config.mode == 'test' or
           config.num_actors // max(config.num_pools, 1) >= len(atari57.GAMES),
           'num_actors', f'atari57 needs one for each of {len(atari57.GAMES)} '
           'games, in each of --num_pools')

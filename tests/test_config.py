@@ -193,6 +193,7 @@ def test_atari57_refuses_what_leaves_games_out():
       level_name='atari57', num_actors=112, num_pools=2)
   assert '--full_action_set=False cannot work' in message_of(
       level_name='atari57', full_action_set=False)
+  resolve(level_name='atari57', mode='test', num_actors=8)
   # An actor job has one game, a learner job none.
   for job in ('actor', 'learner'):
     resolve(level_name='atari57', task=0, job_name=job)

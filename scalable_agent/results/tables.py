@@ -108,8 +108,8 @@ def plain_table(levels, agents):
 def suite_table(benchmark, agents):
   """Statistics of human-normalised scores, with what is published beside.
 
-  For agents that lack levels, the published ones are also taken of those levels
-  that they have.
+  Below agents that lack levels, the published ones are also taken of the levels
+  that these have.
   """
   total = len(benchmark.levels)
   names = list(benchmark.statistics)
@@ -128,15 +128,19 @@ def suite_table(benchmark, agents):
   nothing = [None] * len(names)
   published = {agent: scores_lib.percentages(benchmark, column)
                for agent, column in benchmark.columns.items()}
+  by_levels = collections.defaultdict(list)
   for agent, seeds in agents.items():
     mine = scores_lib.percentages(benchmark, {
         level: scores_lib.score(seeds, level).mean
         for level in benchmark.levels})
-    add(agent, mine, nothing)
-    if mine and len(mine) < total:
+    by_levels[tuple(mine)].append((agent, mine))
+  for levels, same in by_levels.items():
+    for agent, mine in same:
+      add(agent, mine, nothing)
+    if 0 < len(levels) < total:
       for other, percent in published.items():
-        add(f'{other}, of the levels of {agent}',
-            {level: percent[level] for level in mine if level in percent},
+        add(f'{other}: the same levels',
+            {level: percent[level] for level in levels if level in percent},
             nothing)
   for other, percent in published.items():
     add(other, percent, benchmark.printed.get(other, nothing))
