@@ -29,13 +29,15 @@ setuptools.setup(
         'gymnasium>=1.1',
         'matplotlib>=3.8',
         'numpy>=1.26',
+        'pillow>=10',
         'psutil>=5.9',
+        'rich>=13',
         'tensorboard>=2.19',
         'tensorflow>=2.19',
     ],
     extras_require={
         'gpu': ['tensorflow[and-cuda]'],
-        'test': ['hypothesis>=6', 'pytest>=8'],
+        'test': ['hypothesis>=6', 'playwright>=1.40', 'pytest>=8'],
     },
     classifiers=[
         'Development Status :: 4 - Beta',

@@ -13,6 +13,7 @@ from scalable_agent import actor
 from scalable_agent import devices as devices_lib
 from scalable_agent import inference
 from scalable_agent import remote_actors
+from scalable_agent import signals
 from scalable_agent import staging
 from scalable_agent import suites
 from scalable_agent import timing
@@ -39,7 +40,7 @@ def run(config):
   security = remote_actors.load_security(config)
   devices = devices_lib.choose_devices(
       1, 'cpu:0', config.xla, config.intra_op_threads)
-  with training.stop_on_signals() as stop, contextlib.ExitStack() as stack:
+  with signals.stop_on_signals() as stop, contextlib.ExitStack() as stack:
     levels = suites.level_names(config)
     level_config = dataclasses.replace(
         config, level_name=levels[config.task % len(levels)])

@@ -29,6 +29,13 @@ SUITE_DEFAULTS = {
         gradient_norm_clip=40., reward_clipping='abs_one',
         total_environment_frames=200_000_000, network='shallow',
         use_lstm=False),
+    # On top of that, the multi-task agent has the deep network and all actions
+    # (Appendix G), and 200 million frames of each game (section 5.3.2). The
+    # paper has no fixed learning rate, entropy cost, epsilon and norm clip for
+    # it: a population adapts them. A single agent keeps the experts'.
+    'atari57': dict(
+        network='deep', full_action_set=True,
+        total_environment_frames=11_400_000_000),
     # Table G.1's optimisation on environments that need no Atari preprocessing.
     'gym': dict(
         num_action_repeats=1, unroll_length=20, batch_size=32,
@@ -64,6 +71,7 @@ class Config:
   suite: str
   level_name: str
   test_num_episodes: int
+  video_dir: str
   total_environment_frames: int
   task: int
   job_name: str
@@ -147,22 +155,27 @@ def suite_of(level_name):
     return 'gym'
   if level_name.startswith('synthetic:'):
     return 'synthetic'
-  if level_name in atari57.GAMES:
+  if level_name in atari57.GAMES or level_name == 'atari57':
     return 'atari'
   if level_name.startswith(_DMLAB_PREFIXES):
     return 'dmlab'
-  nearest = difflib.get_close_matches(level_name, atari57.GAMES, n=3, cutoff=.5)
+  nearest = difflib.get_close_matches(
+      level_name, ('atari57',) + atari57.GAMES, n=3, cutoff=.5)
   hint = (f'Did you mean {" or ".join(nearest)}?' if nearest else
-          'Expected an Atari game in snake case (pong, space_invaders) or '
-          'gym:<id> (gym:CartPole-v1).')
+          'Expected an Atari game in snake case (pong, space_invaders), '
+          'atari57 for all of them, or gym:<id> (gym:CartPole-v1).')
   raise ConfigError(f'--level_name={level_name} is no known level. {hint}')
 
 
-def _choose_num_actors(architecture, batch_size, num_pools, num_cores):
+def _choose_num_actors(architecture, batch_size, num_pools, num_cores,
+                       num_levels):
   if architecture != 'impala':
     return batch_size
   count = max(batch_size, min(_ACTORS_PER_CORE * num_cores,
                               _MAX_ACTORS_PER_UNROLL * batch_size))
+  if num_levels > 1:  # Every pool has the same number of each level.
+    num_pools = num_levels * max(num_pools, 1)
+    count = max(count - count % num_pools, num_pools)
   return count + -count % max(num_pools, 1)
 
 
@@ -193,7 +206,8 @@ def resolve(values, given):
       resolved['task'] < 0):
     resolved['num_actors'] = _choose_num_actors(
         resolved['architecture'], resolved['batch_size'],
-        resolved['num_pools'], len(os.sched_getaffinity(0)))
+        resolved['num_pools'], len(os.sched_getaffinity(0)),
+        len(atari57.GAMES) if resolved['level_name'] == 'atari57' else 1)
   if not resolved['queue_capacity']:
     resolved['queue_capacity'] = resolved['batch_size']
   config = Config(suite=suite, **resolved)
@@ -247,9 +261,21 @@ def _check(config):
       'inference_maximum_batch_size',
       'it has to hold what one pool hands out and be no less than '
       '--inference_minimum_batch_size')
+  _check_atari57(config, require)
   _check_dmlab30(config, require)
   _check_architecture(config, require)
   _check_jobs(config, require)
+
+
+def _check_atari57(config, require):
+  if config.level_name != 'atari57':
+    return
+  require(config.full_action_set, 'full_action_set',
+          'one policy plays all games of atari57, whose own action sets differ')
+  require(config.task >= 0 or config.mode == 'test' or
+          config.num_actors // max(config.num_pools, 1) >= len(atari57.GAMES),
+          'num_actors', f'atari57 needs one for each of {len(atari57.GAMES)} '
+          'games, in each of --num_pools')
 
 
 def _check_dmlab30(config, require):

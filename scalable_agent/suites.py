@@ -1,8 +1,11 @@
 """Makes the pools of environments that a configuration asks for."""
 
 import collections
+import functools
+import itertools
 import os
 
+from scalable_agent import atari57
 from scalable_agent import dmlab30
 from scalable_agent import environments
 from scalable_agent.environments import dmlab
@@ -27,6 +30,8 @@ Facts.__doc__ = """What is the same in all environments, see `Pool`."""
 
 def level_names(config):
   """Returns the levels that a configuration plays, a list, as logged."""
+  if config.level_name == 'atari57':
+    return list(atari57.GAMES)
   if config.suite != 'dmlab':
     return [config.level_name]
   names = (list(dmlab30.LEVEL_MAPPING) if config.level_name == 'dmlab30' else
@@ -49,6 +54,8 @@ def find_facts(config):
   """
   if config.suite == 'dmlab':
     # A learner needs no DeepMind Lab where others act.
+    if config.mode == 'test':
+      dmlab.check(level_names(config), config.dataset_path)
     return Facts(dmlab.NUM_ACTIONS,
                  dmlab.observation_spec(config.height, config.width))
   (pool,) = make_pools(config, PoolLayout(1, 1, 1, 1, 1), config.seed)
@@ -81,7 +88,10 @@ def choose_layout(config, num_environments):
   maximum = config.pool_batch_size or size
   if is_atari and not lockstep and not config.pool_batch_size:
     # Half of the pool steps while the policy acts for the other half.
-    maximum = size // 2 if num_pools == 1 and size % 2 == 0 else size
+    if len(level_names(config)) > 1:
+      maximum = -(-size // 2)
+    else:
+      maximum = size // 2 if num_pools == 1 and size % 2 == 0 else size
   minimum = maximum if is_atari or lockstep else 1
 
   num_workers = config.environment_threads
@@ -124,14 +134,50 @@ def make_pools(config, layout, seed):
 
 def _make_atari(config, layout, seed):
   from scalable_agent.environments import atari
-  return atari.AtariPool(
-      config.level_name, layout.size, seed,
-      batch_size=layout.maximum_batch_size,
-      num_threads=layout.num_workers,
+  from scalable_agent.environments import composite_pool
+  levels = level_names(config)
+  make = functools.partial(
+      atari.AtariPool,
       num_action_repeats=config.num_action_repeats,
       width=config.width,
       height=config.height,
       full_action_set=config.full_action_set)
+  if len(levels) == 1:
+    return make(levels[0], layout.size, seed,
+                batch_size=layout.maximum_batch_size,
+                num_threads=layout.num_workers)
+  sizes = collections.Counter(
+      level for level, _ in zip(itertools.cycle(levels), range(layout.size)))
+  members = []
+  for level, size in sizes.items():
+    members.append(make(level, size, seed, num_threads=1))
+    seed += size
+  return composite_pool.CompositePool(members, layout.maximum_batch_size)
+
+
+def make_screens(config, seed):
+  """Makes what shows a game as a person sees it.
+
+  Args:
+    config: A `config.Config` of a single level.
+    seed: That of the one environment it shows.
+
+  Returns:
+    A pool of one environment that, sent the same actions, plays the same game
+    as another of this seed, and observes RGB frames; None if the level's own
+    observations have to do.
+
+  Raises:
+    environments.PoolError: It cannot be made.
+  """
+  if config.suite != 'atari':
+    return None
+  from scalable_agent.environments import atari
+  return atari.AtariPool(
+      config.level_name, 1, seed, num_threads=1,
+      num_action_repeats=config.num_action_repeats,
+      width=atari.SCREEN_WIDTH, height=atari.SCREEN_HEIGHT,
+      full_action_set=config.full_action_set, colour=True)
 
 
 def _process_pool_options(layout):
