@@ -56,16 +56,17 @@ def play(pool, policy, initial_state, num_action_repeats, num_episodes,
   return episodes
 
 
-def write_scores(logdir, episodes_by_level, frames):
+def write_scores(logdir, episodes_by_level, frames, suite_scores=()):
   """Writes `test_scores.json`.
 
   Args:
     logdir: The run's directory.
     episodes_by_level: A dict of level name to a list of `actor.Episode`s.
     frames: Environment frames the weights were trained on.
+    suite_scores: A dict of name to score over all levels, if there is any.
 
   Returns:
-    What was written, a dict: `frames`, and `levels`, by name the `mean`,
+    What was written, a dict: `frames`, suite scores, and `levels`, by name the `mean`,
     `standard_error` (null for one game), `num_episodes` and all
     `episode_returns` and `episode_frames`.
   """
@@ -80,7 +81,7 @@ def write_scores(logdir, episodes_by_level, frames):
         num_episodes=len(episodes),
         episode_returns=returns,
         episode_frames=[episode.episode_frames for episode in episodes])
-  scores = dict(frames=frames, levels=levels)
+  scores = dict(frames=frames, **dict(suite_scores), levels=levels)
   path = os.path.join(logdir, 'test_scores.json')
   with open(path + '.tmp', 'w') as f:
     f.write(json.dumps(scores, indent=2) + '\n')

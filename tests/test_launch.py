@@ -175,3 +175,5 @@ def test_flagfiles_hold_flags_that_exist():
   assert config(f'--flagfile={directory}/atari_shallow.flags') == config()
   assert (config(f'--flagfile={directory}/atari_deep.flags')
           == config('--network=deep'))
+  assert (config(f'--flagfile={directory}/atari57.flags')
+          == config('--level_name=atari57'))
