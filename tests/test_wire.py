@@ -180,8 +180,9 @@ def _mutations(draw):
     elif kind == 'insert':
       message[at:at] = draw(st.binary(min_size=1, max_size=40))
     elif kind == 'word':
-      word = draw(st.sampled_from([b'\xff' * 4, b'\0\0\x80\x7f', b'\0\0\xc0\x7f',
-                                   b'\xff\xff\xff\x7f', b'\0' * 4]))
+      word = draw(st.sampled_from([
+          b'\xff' * 4, b'\0\0\x80\x7f', b'\0\0\xc0\x7f',
+          b'\xff\xff\xff\x7f', b'\0' * 4]))
       message[at:at + 4] = word
     elif message:
       message[at] ^= draw(st.integers(1, 255))
