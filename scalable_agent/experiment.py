@@ -216,36 +216,49 @@ def main(argv):
           f'Unexpected arguments: {" ".join(argv[1:])}. Flags are given as '
           '--name=value, or --name and --noname where they are on or off.')
     config = config_from_flags()
-    is_actor = config.mode == 'train' and config.is_actor_job
-    if is_actor:
-      # Before TensorFlow sees the GPUs, which are the learner's.
-      os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
-    elif config.mode == 'train':
-      config_lib.make_logdir(config)
-    # Bad flags are answered before TensorFlow's seconds of loading.
-    import tensorflow as tf
-    from scalable_agent import actor_job
-    from scalable_agent import checkpoint
-    from scalable_agent import remote_actors
-    from scalable_agent import training
-    tf.get_logger().setLevel('WARNING')
-    logging.info('Configuration: %s', config.to_json())
-    try:
-      if config.mode == 'test':
-        training.test(config)
-      elif is_actor:
-        actor_job.run(config)
-      elif config.task >= 0:
-        training.train(config, remote_actors.RemoteActors.start)
-      else:
-        training.train(config)
-    except (checkpoint.CheckpointError, training.TrainingError,
-            actor_job.Refused) as e:
-      _exit(e)
+    if config.mode == 'train' and config.is_actor_job:
+      _act(config)
+    else:
+      _learn(config)
   except (config_lib.ConfigError, PoolError) as e:
     _exit(e)
   except KeyboardInterrupt:
     sys.exit(130)
+
+
+# What follows imports as it goes: bad flags are answered before TensorFlow's
+# seconds of loading, and some actor jobs do without it.
+
+
+def _act(config):
+  # Before TensorFlow sees the GPUs, which are the learner's.
+  os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
+  from scalable_agent import actor_job
+  logging.info('Configuration: %s', config.to_json())
+  try:
+    actor_job.run(config)
+  except actor_job.Refused as e:
+    _exit(e)
+
+
+def _learn(config):
+  if config.mode == 'train':
+    config_lib.make_logdir(config)
+  import tensorflow as tf
+  from scalable_agent import checkpoint
+  from scalable_agent import remote_actors
+  from scalable_agent import training
+  tf.get_logger().setLevel('WARNING')
+  logging.info('Configuration: %s', config.to_json())
+  try:
+    if config.mode == 'test':
+      training.test(config)
+    elif config.task >= 0:
+      training.train(config, remote_actors.RemoteActors.start)
+    else:
+      training.train(config)
+  except (checkpoint.CheckpointError, training.TrainingError) as e:
+    _exit(e)
 
 
 def _exit(error):

@@ -3,8 +3,6 @@
 import contextlib
 import dataclasses
 import itertools
-import signal
-import threading
 import time
 
 from absl import logging
@@ -19,6 +17,7 @@ from scalable_agent import learner as learner_lib
 from scalable_agent import local_actors
 from scalable_agent import networks
 from scalable_agent import reporting
+from scalable_agent import signals
 from scalable_agent import staging
 from scalable_agent import suites
 from scalable_agent import timing
@@ -32,33 +31,6 @@ _TEST_SEED = 1_000_003
 
 class TrainingError(RuntimeError):
   """Training cannot go on; the message says why, the last state is saved."""
-
-
-@contextlib.contextmanager
-def stop_on_signals():
-  """Yields an event that the first SIGINT or SIGTERM sets.
-
-  A second signal does what it would have done without this.
-  """
-  stop = threading.Event()
-  signals = (signal.SIGINT, signal.SIGTERM)
-  previous = {s: signal.getsignal(s) for s in signals}
-
-  def restore():
-    for s, handler in previous.items():
-      signal.signal(s, handler)
-
-  def on_signal(signum, unused_frame):
-    stop.set()
-    restore()
-    logging.info('%s: saving and stopping.', signal.Signals(signum).name)
-
-  for s in signals:
-    signal.signal(s, on_signal)
-  try:
-    yield stop
-  finally:
-    restore()
 
 
 def choose_devices(config):
@@ -231,7 +203,7 @@ def train(config, start_actors=local_actors.LocalActors.start):
     TrainingError: Training cannot go on.
   """
   devices = choose_devices(config)
-  with stop_on_signals() as stop, contextlib.ExitStack() as stack:
+  with signals.stop_on_signals() as stop, contextlib.ExitStack() as stack:
     facts, make_actors = start_actors(config, stack)
     run = Run(config, facts, devices, make_actors)
     stack.callback(run.checkpointer.save)

@@ -81,6 +81,9 @@ def test_jobs_train_to_the_end_with_inference_at_the_learner(tmp_path):
     actors = [jobs.actor(i) for i in range(3)]
     for actor in actors:
       _says(actor, 'out of reach')
+      # Whose policy is elsewhere.
+      with open(f'/proc/{actor.pid}/maps') as f:
+        assert 'tensorflow' not in f.read()
     actors[2].signal(signal.SIGTERM)
     assert actors[2].wait(_STOP_SECONDS) == 0
     assert actors[2].processes() == []
@@ -110,6 +113,8 @@ def test_jobs_outlive_each_other(tmp_path):
     actors = [jobs.actor(i) for i in range(2)]
     _says(learner, 'has joined', 2)
     learner.wait_for(lambda: jobs.frames() > 0, 'trains')
+    with open(f'/proc/{actors[0].pid}/maps') as f:
+      assert 'tensorflow' in f.read()
 
     # An actor is killed and started again; one of other settings is turned
     # away; one sleeps.

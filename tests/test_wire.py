@@ -158,6 +158,7 @@ def _poke(name, value, dtype):
     (_poke('agent_outputs.action', -1, '<i4'), 'agent_outputs.action'),
     (_poke('env_outputs.observation.1', 1000, '<i4'), 'observation.1'),
     (_poke('env_outputs.observation.1', -2, '<i4'), 'observation.1'),
+    (_poke('env_outputs.info.episode_step', -1, '<i4'), 'episode_step'),
     (_poke('level', 2, '<i4'), 'level'),
     (_poke('level', -1, '<i4'), 'level'),
     (_poke('sequence', 0, '<i8'), 'sequence'),
