@@ -210,6 +210,10 @@ flags.DEFINE_float(
     'gives up.')
 
 
+class _Failure(RuntimeError):
+  """What ended a run, of whatever type where that is not imported."""
+
+
 def config_from_flags():
   """Returns the `config.Config` that the flags ask for.
 
@@ -237,40 +241,54 @@ def main(argv):
           '--name=value, or --name and --noname where they are on or off.')
     config = config_from_flags()
     at_once = config.num_learners > 1
-    is_actor = config.mode == 'train' and config.is_actor_job
-    if is_actor:
-      # Before TensorFlow sees the GPUs, which are the learner's.
-      os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
-    elif config.writes_logdir:
-      config_lib.make_logdir(config)
-    # Bad flags are answered before TensorFlow's seconds of loading.
-    import tensorflow as tf
-    from scalable_agent import actor_job
-    from scalable_agent import checkpoint
-    from scalable_agent import remote_actors
-    from scalable_agent import synchronization
-    from scalable_agent import testing
-    from scalable_agent import training
-    tf.get_logger().setLevel('WARNING')
-    logging.info('Configuration: %s', config.to_json())
-    try:
-      if config.mode == 'test':
-        testing.test(config)
-      elif is_actor:
-        actor_job.run(config)
-      elif config.task >= 0:
-        training.train(config, remote_actors.RemoteActors.start)
-      else:
-        training.train(config)
-    except (checkpoint.CheckpointError, training.TrainingError,
-            actor_job.Refused, synchronization.PeerError) as e:
-      _exit(1, at_once, e)
-  except (config_lib.ConfigError, PoolError) as e:
+    if config.mode == 'train' and config.is_actor_job:
+      _act(config)
+    else:
+      _learn(config)
+  except (config_lib.ConfigError, PoolError, _Failure) as e:
     _exit(1, at_once, e)
   except KeyboardInterrupt:
     _exit(130, at_once)
   if at_once:
     _exit(0, at_once)
+
+
+# What follows imports as it goes: bad flags are answered before TensorFlow's
+# seconds of loading, and some actor jobs do without it.
+
+
+def _act(config):
+  # Before TensorFlow sees the GPUs, which are the learner's.
+  os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
+  from scalable_agent import actor_job
+  logging.info('Configuration: %s', config.to_json())
+  try:
+    actor_job.run(config)
+  except actor_job.Refused as e:
+    raise _Failure(e) from e
+
+
+def _learn(config):
+  if config.writes_logdir:
+    config_lib.make_logdir(config)
+  import tensorflow as tf
+  from scalable_agent import checkpoint
+  from scalable_agent import remote_actors
+  from scalable_agent import synchronization
+  from scalable_agent import testing
+  from scalable_agent import training
+  tf.get_logger().setLevel('WARNING')
+  logging.info('Configuration: %s', config.to_json())
+  try:
+    if config.mode == 'test':
+      testing.test(config)
+    elif config.task >= 0:
+      training.train(config, remote_actors.RemoteActors.start)
+    else:
+      training.train(config)
+  except (checkpoint.CheckpointError, training.TrainingError,
+          synchronization.PeerError) as e:
+    raise _Failure(e) from e
 
 
 def _exit(code, at_once, error=None):

@@ -1,8 +1,8 @@
-"""An actor job whose policy runs at the learner: it only steps environments."""
+"""What an actor job runs whose policy is at the learner: environments alone."""
 
 import numpy as np
 
-from scalable_agent import actor
+from scalable_agent import threads
 from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import stream as stream_lib
@@ -29,7 +29,7 @@ class Job:
                 config, pool.num_actions, pool.observation_spec),
             config.task, pool.level_names, None, None, security)
         for pool in pools}
-    self._threads = actor.ActorThreads(pools, self._step)
+    self._threads = threads.ActorThreads(pools, self._step)
 
   def check(self):
     """Raises what ended a thread, if something did."""

@@ -13,6 +13,7 @@ from scalable_agent import environments
 from scalable_agent import inference
 from scalable_agent import networks
 from scalable_agent import staging
+from scalable_agent import threads as threads_lib
 from scalable_agent import timing
 
 # An end to waits that should be short; the machine may be busy.
@@ -428,7 +429,7 @@ def start_actors():
       _run(pool, make_policy(), initial_state(pool.num_environments),
            unroll_length, queue.put)
 
-    threads = actor.ActorThreads(pools, make_actor)
+    threads = threads_lib.ActorThreads(pools, make_actor)
     started.append((area, threads))
     return area, threads
 
@@ -534,7 +535,7 @@ def test_full_queue_blocks_the_actor(start_actors):
 
 def test_check_raises_what_ended_an_actor():
   """A dead environment must not go unnoticed."""
-  threads = actor.ActorThreads(
+  threads = threads_lib.ActorThreads(
       [_FakePool(), _FakePool(num_recvs=3)],
       lambda pool: _run(pool, _CountingPolicy(), _initial_state(5), 2,
                         lambda unroll: None))
@@ -550,7 +551,7 @@ def test_closing_is_no_error():
   """Neither a closed queue nor closed pools are reported."""
   queue = staging.TrajectoryQueue(1)
   pools = [_FakePool(), _FakePool()]
-  threads = actor.ActorThreads(
+  threads = threads_lib.ActorThreads(
       pools, lambda pool: _run(pool, _CountingPolicy(), _initial_state(5), 2,
                                queue.put))
   queue.get_many(1)

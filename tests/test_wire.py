@@ -158,6 +158,7 @@ def _poke(name, value, dtype):
     (_poke('agent_outputs.action', -1, '<i4'), 'agent_outputs.action'),
     (_poke('env_outputs.observation.1', 1000, '<i4'), 'observation.1'),
     (_poke('env_outputs.observation.1', -2, '<i4'), 'observation.1'),
+    (_poke('env_outputs.info.episode_step', -1, '<i4'), 'episode_step'),
     (_poke('level', 2, '<i4'), 'level'),
     (_poke('level', -1, '<i4'), 'level'),
     (_poke('sequence', 0, '<i8'), 'sequence'),
@@ -180,8 +181,9 @@ def _mutations(draw):
     elif kind == 'insert':
       message[at:at] = draw(st.binary(min_size=1, max_size=40))
     elif kind == 'word':
-      word = draw(st.sampled_from([b'\xff' * 4, b'\0\0\x80\x7f', b'\0\0\xc0\x7f',
-                                   b'\xff\xff\xff\x7f', b'\0' * 4]))
+      word = draw(st.sampled_from([
+          b'\xff' * 4, b'\0\0\x80\x7f', b'\0\0\xc0\x7f',
+          b'\xff\xff\xff\x7f', b'\0' * 4]))
       message[at:at + 4] = word
     elif message:
       message[at] ^= draw(st.integers(1, 255))

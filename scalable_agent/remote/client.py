@@ -11,6 +11,7 @@ from absl import logging
 import grpc
 import numpy as np
 
+from scalable_agent import threads
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import stream
@@ -45,7 +46,7 @@ class TrainingDone(Exception):
   """The learner needs no more unrolls."""
 
 
-class Closed(Exception):
+class Closed(threads.Ended):
   """The client was closed."""
 
 

@@ -60,10 +60,9 @@ ActionsMessage.__doc__ = """Its answer: int32 [K] each."""
 _BOOL, _INT32, _INT64, _UINT64, _FLOAT32 = (
     ArraySpec((), np.dtype(dtype))
     for dtype in ('bool', 'int32', 'int64', 'uint64', 'float32'))
+_MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
 _KEEPALIVE_MS = 20_000
-# gRPC's options are 32 bits wide.
-_MAX_MESSAGE_BYTES = 2**31 - 1
 
 
 def agreement(config, num_actions, observation_spec):
@@ -114,11 +113,13 @@ def _step_output(observation_spec):
       observation=tuple(observation_spec))
 
 
-def _word_bounds(prefix, observation_spec):
-  # The other observations are looked at as numbers, whatever they are.
-  return {f'{prefix}.observation.{i}': (-1, environments.NUM_HASH_BUCKETS - 1)
-          for i, spec in enumerate(observation_spec)
-          if np.dtype(spec.dtype) == np.int32}
+def _step_bounds(prefix, observation_spec):
+  # Numbers of words; other observations are numbers to the network, whatever
+  # they are.
+  bounds = {f'{prefix}.observation.{i}': (-1, environments.NUM_HASH_BUCKETS - 1)
+            for i, spec in enumerate(observation_spec)
+            if np.dtype(spec.dtype) == np.int32}
+  return dict(bounds, **{f'{prefix}.info.episode_step': (0, _MAX_INT32)})
 
 
 def unroll_layout(agent_state, agent_output, observation_spec, unroll_length,
@@ -141,7 +142,7 @@ def unroll_layout(agent_state, agent_output, observation_spec, unroll_length,
       env_outputs=_repeat(_step_output(observation_spec), unroll_length + 1),
       agent_outputs=_repeat(one(agent_output), unroll_length + 1))
   bounds = dict(
-      _word_bounds('env_outputs', observation_spec), **{
+      _step_bounds('env_outputs', observation_spec), **{
           'sequence': (1, _MAX_INT64),
           'level': (0, num_levels - 1),
           'policy_version': (0, _MAX_INT64),
@@ -186,7 +187,7 @@ class StepsLayouts:
     ids = (0, self._num_environments - 1)
     steps = wire.Layout(
         _repeat(StepsMessage(_INT32, _BOOL, _step_output(self._spec)), size),
-        dict(_word_bounds('step_output', self._spec), ids=ids))
+        dict(_step_bounds('step_output', self._spec), ids=ids))
     actions = wire.Layout(
         _repeat(ActionsMessage(_INT32, _INT32), size),
         dict(ids=ids, actions=(0, self._num_actions - 1)))
@@ -230,8 +231,8 @@ def channel_options(max_message_bytes):
       one is refused before it is read into memory.
   """
   return [
-      ('grpc.max_receive_message_length',
-       min(max_message_bytes, _MAX_MESSAGE_BYTES)),
+      # 32 bits are all there is for it.
+      ('grpc.max_receive_message_length', min(max_message_bytes, _MAX_INT32)),
       ('grpc.max_send_message_length', -1),
       # What a machine that lost power, or a cut cable, is noticed by.
       ('grpc.keepalive_time_ms', _KEEPALIVE_MS),
