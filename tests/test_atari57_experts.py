@@ -74,7 +74,9 @@ def test_killed_and_run_again_it_finishes_the_rest(tmp_path):
   assert 'breakout: ' not in output and 'pong: done' in output
   rows = [line.split() for line in output.splitlines()]
   assert [row[:4] for row in rows if len(row) > 3] == [
-      ['breakout', 'done', '0.01M', '100%'], ['pong', 'done', '0.01M', '100%']]
+      ['game', 'state', 'frames', 'frames/s'],
+      ['breakout', 'done', '0.01M', '100%'],
+      ['pong', 'done', '0.01M', '100%']]
 
   code, output, _ = _run(tmp_path, *_TINY)
   assert (code, output) == (0, 'All games are done.\n')

@@ -41,7 +41,7 @@ def test_what_is_printed_stands_beside():
   assert rows['IMPALA, deep, multi-task'] == [
       '57 of 57', '59.7 %', '179.4 %', '59.7 %', '176.9 %']
   assert rows['A3C, deep, experts'] == [
-      '0 of 57, incomplete', '–', '–', '117.9 %', '503.6 %']
+      '–', '–', '–', '117.9 %', '503.6 %']
   assert rows['ACKTR'][0] == '44 of 57, incomplete'
 
 
@@ -55,7 +55,7 @@ def test_agents_that_lack_levels_stand_beside_the_published_on_theirs():
   assert names[:8] == ['a', 'b'] + same + ['c']
   assert table.rows[0][1:4] == ['2 of 57, incomplete', '50.0 %', '50.0 %']
   assert table.rows[6][1:4] == ['2 of 57, incomplete', '1,423.0 %', '1,423.0 %']
-  assert table.rows[7][1:4] == ['0 of 57, incomplete', '–', '–']
+  assert table.rows[7][1:4] == ['–', '–', '–']
 
 
 @pytest.mark.parametrize('score, expected', [

@@ -54,6 +54,19 @@ def _dmlab30_benchmark():
       'Espeholt et al., 2018: Table B.1')
 
 
+def levels_of_suite(name):
+  """The levels that training on a suite has, none if it is no suite.
+
+  Args:
+    name: As --level_name.
+  """
+  if name == 'atari57':
+    return atari57.GAMES
+  if name == 'dmlab30' and dmlab30:
+    return tuple(dmlab30.LEVEL_MAPPING)
+  return ()
+
+
 def find(level):
   """Finds the suite of a level.
 
