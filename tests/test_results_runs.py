@@ -22,7 +22,8 @@ def test_games_are_read_by_level_in_order(tmp_path):
   np.testing.assert_array_equal(games['pong'].returns, [-21., -20.])
 
 
-@pytest.mark.parametrize('end', ['3', '300,pong', '300,pong,-2', '300,pong,-2,'])
+@pytest.mark.parametrize('end', [
+    '3', '300,pong', '300,pong,-2', '300,pong,-2,'])
 def test_a_line_that_is_being_written_is_left_out(tmp_path, end):
   logdir = _make(tmp_path / 'run', [(100, 'pong', -21)])
   with open(logdir + '/episodes.csv', 'a') as f:
