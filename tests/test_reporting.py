@@ -105,7 +105,7 @@ def test_what_is_not_finite_is_null(tmp_path):
 
 def test_a_suite_has_its_scores_once_every_level_has_had_a_game(
     tmp_path, caplog):
-  caplog.set_level(logging.INFO)
+  caplog.set_level(logging.INFO, logger='absl')
   reporter = reporting.Reporter(str(tmp_path), 0, 1000, 1e9, 'atari57')
   for game in atari57.GAMES[1:]:
     reporter.episode(_episode(atari57.HUMAN_SCORES[game], level_name=game))

@@ -46,7 +46,7 @@ def test_what_is_printed_stands_beside():
 
 
 def test_agents_that_lack_levels_stand_beside_the_published_on_theirs():
-  """Pong: ours 100 %, deep (20.98 + 20.7) / 35.3. Breakout: 0 % and 2727.9 %."""
+  """Pong: 100 %, deep (20.98 + 20.7) / 35.3. Breakout: 0 %, deep 2727.9 %."""
   ours = _agent({'pong': 14.6, 'breakout': 1.7})
   table = tables.suite_table(
       benchmarks.ATARI57, {'a': ours, 'b': ours, 'c': _agent({})})

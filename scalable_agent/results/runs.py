@@ -83,7 +83,7 @@ def read_games(logdir):
 
 
 def _last_frames(logdir):
-  """The frames of the last whole line of `metrics.jsonl`, 0 if there is none."""
+  """Frames by the last whole line of `metrics.jsonl`, 0 if there is none."""
   frames = 0
   try:
     with open(os.path.join(logdir, 'metrics.jsonl')) as f:
