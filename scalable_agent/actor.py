@@ -107,6 +107,10 @@ class UnrollBuffer:
       self._time[finished] = 1
     return unrolls
 
+  def drop(self, ids):
+    """Drops the unfinished unrolls of environments, int32 [K]."""
+    self._time[ids] = 0
+
   def begin(self, ids, states, versions):
     """Notes what the unrolls that have one entry start from.
 
@@ -289,6 +293,9 @@ class Actor:
           self._level_names, self._unroll_length, env_output,
           self._agent_output, self._initial_state)
     buffer = self._buffer
+    replaced = ids[env_output.info.episode_step == 0]
+    if len(replaced):
+      self._begin_anew(replaced)
     take = lambda a: a[ids]
     last_output = tf.nest.map_structure(take, self._agent_output)
     with self._times.stage('actor_unrolls'):
@@ -320,6 +327,15 @@ class Actor:
         tf.nest.flatten((output, next_states))):
       all_values[ids] = values
     return ids, output.action
+
+  def _begin_anew(self, ids):
+    """Forgets what environments did that others have taken the place of."""
+    self._buffer.drop(ids)
+    for values in tf.nest.flatten(self._agent_output):
+      values[ids] = 0
+    for values, initial in zip(tf.nest.flatten(self._core_state),
+                               tf.nest.flatten(self._initial_state)):
+      values[ids] = initial[ids]
 
 
 def run_actor(pool, times, actor):

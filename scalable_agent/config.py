@@ -9,6 +9,7 @@ import os
 import tempfile
 
 from scalable_agent import atari57
+from scalable_agent import dmlab30
 
 # Values that decide which weights fit and what they mean: a log directory that
 # was begun with others is another run's.
@@ -19,6 +20,8 @@ IDENTITY = ('suite', 'level_name', 'network', 'use_lstm', 'width', 'height',
 # default (DMLab: paper, Table D.3, and the released code).
 SUITE_DEFAULTS = {
     'dmlab': {},
+    # One environment for each level; Table D.3 for this suite.
+    'dmlab30': dict(num_actors=30, reward_clipping='soft_asymmetric'),
     # Table G.1. `decay` is TensorFlow 1's value in the released code.
     'atari': dict(
         width=84, height=84, num_action_repeats=4, unroll_length=20,
@@ -44,6 +47,9 @@ SUITE_DEFAULTS = {
         num_action_repeats=1, unroll_length=20, batch_size=32, network='auto',
         use_lstm=False),
 }
+
+# From a learner's port for actors to the one for the other learners.
+_COLLECTIVE_PORT_OFFSET = 1000
 
 # Enough environments to keep a core busy while the policy acts for others.
 _ACTORS_PER_CORE = 16
@@ -73,6 +79,7 @@ class Config:
   task: int
   job_name: str
   learner_hosts: list
+  collective_hosts: list
   inference: str
   envs_per_actor: int
   auth_token_file: str
@@ -94,6 +101,7 @@ class Config:
   clip_pg_rho_threshold: float
   vtrace_lambda: float
   dataset_path: str
+  level_cache_dir: str
   width: int
   height: int
   full_action_set: bool
@@ -135,6 +143,22 @@ class Config:
   def is_actor_job(self):
     """Whether this is one of several jobs, and acts."""
     return self.task >= 0 and self.job_name == 'actor'
+
+  @property
+  def num_learners(self):
+    """Learners that update the same weights together with this job."""
+    trains = self.mode == 'train' and not self.is_actor_job
+    return len(self.learner_hosts) if trains and self.task >= 0 else 1
+
+  @property
+  def learner_batch_size(self):
+    """Unrolls per batch at this learner."""
+    return self.batch_size // self.num_learners
+
+  @property
+  def writes_logdir(self):
+    """Whether this job trains, and writes to the log directory."""
+    return self.mode == 'train' and not self.is_actor_job and self.task <= 0
 
   def to_json(self):
     """The configuration as an indented JSON object."""
@@ -204,11 +228,26 @@ def resolve(values, given):
         resolved['architecture'], resolved['batch_size'],
         resolved['num_pools'], len(os.sched_getaffinity(0)),
         len(atari57.GAMES) if resolved['level_name'] == 'atari57' else 1)
-  if not resolved['queue_capacity']:
-    resolved['queue_capacity'] = resolved['batch_size']
   config = Config(suite=suite, **resolved)
+  if config.num_learners > 1 and not config.collective_hosts:
+    config = dataclasses.replace(
+        config, collective_hosts=_collective_hosts(config.learner_hosts))
+  if not config.queue_capacity:
+    config = dataclasses.replace(
+        config, queue_capacity=max(config.learner_batch_size, 1))
   _check(config)
   return config
+
+
+def _collective_hosts(learner_hosts):
+  hosts = []
+  for address in learner_hosts:
+    host, _, port = address.rpartition(':')
+    if not host or not port.isdigit():
+      raise ConfigError(f'--learner_hosts: {address!r} is no address, expected '
+                        'host:port.')
+    hosts.append(f'{host}:{int(port) + _COLLECTIVE_PORT_OFFSET}')
+  return hosts
 
 
 def _check(config):
@@ -236,12 +275,15 @@ def _check(config):
   for name in ('epsilon', 'log_interval_secs', 'save_checkpoint_secs',
                'batch_timeout_secs'):
     require(getattr(config, name) > 0, name, 'it has to be positive')
-  require(config.queue_capacity >= config.batch_size, 'queue_capacity',
-          f'a batch of --batch_size={config.batch_size} unrolls could never '
-          'fill; make it at least as large, or 0')
+  require(config.queue_capacity >= config.learner_batch_size, 'queue_capacity',
+          f'a batch of {config.learner_batch_size} unrolls (--batch_size over '
+          'the learners) could never fill; make it at least as large, or 0')
   replicas = max(config.num_learner_devices, 1)
-  require(config.batch_size % replicas == 0, 'batch_size',
-          f'it has to be a multiple of --num_learner_devices={replicas}')
+  learners = config.num_learners
+  require(config.batch_size % (learners * replicas) == 0, 'batch_size',
+          'it has to be a multiple of ' + (
+              f'{learners} learners (--learner_hosts) times ' if learners > 1
+              else '') + f'--num_learner_devices={replicas}')
   pools = max(config.num_pools, 1)
   count_name = 'envs_per_actor' if config.is_actor_job else 'num_actors'
   require(getattr(config, count_name) % pools == 0, count_name,
@@ -258,6 +300,7 @@ def _check(config):
       'it has to hold what one pool hands out and be no less than '
       '--inference_minimum_batch_size')
   _check_atari57(config, require)
+  _check_dmlab30(config, require)
   _check_architecture(config, require)
   _check_jobs(config, require)
 
@@ -273,6 +316,15 @@ def _check_atari57(config, require):
           'games, in each of --num_pools')
 
 
+def _check_dmlab30(config, require):
+  num_levels = len(dmlab30.LEVEL_MAPPING)
+  if (config.level_name == 'dmlab30' and config.task < 0 and
+      config.mode == 'train'):
+    require(config.num_actors // max(config.num_pools, 1) >= num_levels,
+            'num_actors', f'dmlab30 needs one for each of {num_levels} levels, '
+            'in each of --num_pools')
+
+
 def _check_jobs(config, require):
   require(config.task >= -1, 'task', 'it is -1, or the index of a job')
   if config.task < 0:
@@ -284,6 +336,26 @@ def _check_jobs(config, require):
   if config.job_name == 'learner':
     require(config.task < len(config.learner_hosts), 'task',
             f'--learner_hosts names {len(config.learner_hosts)}')
+  if config.num_learners > 1:
+    _check_collectives(config, require)
+
+
+def _check_collectives(config, require):
+  hosts = config.collective_hosts
+  require(len(hosts) == config.num_learners, 'collective_hosts',
+          f'--learner_hosts names {config.num_learners}')
+  for address in hosts:
+    host, _, port = address.rpartition(':')
+    require(host and port.isdigit() and 0 < int(port) < 2**16,
+            'collective_hosts', f'{address!r} is no address, expected '
+            'host:port with a port below 65536')
+  require(len(set(hosts + config.learner_hosts)) == 2 * len(hosts),
+          'collective_hosts', 'all addresses of it and of --learner_hosts have '
+          'to be different')
+  require(config.insecure_network, 'insecure_network',
+          'TensorFlow connects several learners without a password or '
+          'encryption, and listens on all addresses. Set it where the network '
+          'keeps others away from --collective_hosts')
 
 
 def _check_architecture(config, require):

@@ -49,6 +49,11 @@ flags.DEFINE_list(
     'host:port of every learner, in the order of their --task. A learner '
     'listens on its port: on loopback if its host is, on all addresses '
     'otherwise. Actor i talks to learner i modulo their number.')
+flags.DEFINE_list(
+    'collective_hosts', [],
+    'host:port where TensorFlow listens for the other learners, if there are '
+    'several, in the order of their --task; by default the hosts of '
+    '--learner_hosts, with ports that are higher by 1000.')
 flags.DEFINE_integer(
     'envs_per_actor', 1, 'Environments of an actor job.')
 flags.DEFINE_enum(
@@ -63,11 +68,12 @@ flags.DEFINE_string(
     'tls_cert', '', 'PEM file with the certificate of this job.')
 flags.DEFINE_string('tls_key', '', 'PEM file with the private key to it.')
 flags.DEFINE_string(
-    'tls_ca', '', 'PEM file with the certificates that the other side\'s has to '
-    'be signed by. A learner that has one asks actors for theirs.')
+    'tls_ca', '', 'PEM file with the certificates that the other side\'s has '
+    'to be signed by. A learner that has one asks actors for theirs.')
 flags.DEFINE_bool(
     'insecure_network', False, 'Let a learner listen on a network without a '
-    'token or TLS.')
+    'token or TLS. Several learners need it, because TensorFlow connects them '
+    'without either, on all addresses.')
 
 flags.DEFINE_integer(
     'total_environment_frames', int(1e9),
@@ -77,9 +83,9 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     'num_actors', 4, 'Number of environments. (Atari, gym: 16 per core, but no '
     'less than --batch_size, and no more than 4 times that. atari57: a '
-    'multiple of 57.)')
+    'multiple of 57. dmlab30: 30.)')
 flags.DEFINE_integer(
-    'batch_size', 2, 'Unrolls per batch, over all learner devices. '
+    'batch_size', 2, 'Unrolls per batch, over all learners and their devices. '
     '(Atari, gym: 32.)')
 flags.DEFINE_integer(
     'unroll_length', 100, 'Length of an unroll in agent steps. '
@@ -103,7 +109,7 @@ flags.DEFINE_float('discounting', .99, 'Discount factor per agent step.')
 flags.DEFINE_enum(
     'reward_clipping', 'abs_one', ['abs_one', 'soft_asymmetric', 'none'],
     'How the learner clips rewards. Logged returns are never clipped. '
-    '(gym: none.)')
+    '(gym: none. dmlab30: soft_asymmetric.)')
 flags.DEFINE_float(
     'clip_rho_threshold', 1.0, 'rho_bar of V-trace; 0 does not truncate.')
 flags.DEFINE_float(
@@ -114,7 +120,12 @@ flags.DEFINE_float(
 
 flags.DEFINE_string(
     'dataset_path', '',
-    'Directory of the data set that psychlab_* levels need.')
+    'Directory of the images that two psychlab_* levels show.')
+flags.DEFINE_string(
+    'level_cache_dir', '',
+    'Where to keep the maps that DeepMind Lab compiles, so that none is '
+    'compiled twice: a directory, or any path that tf.io.gfile knows. '
+    'Processes and machines may share it. Empty keeps none.')
 flags.DEFINE_string(
     'level_name', 'explore_goal_locations_small',
     'A DeepMind Lab level, dmlab30 for that suite, an Atari game in snake case '
@@ -176,7 +187,7 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     'environment_threads', 0, 'Threads (Atari) or processes (gym) per machine '
     'that step environments; 0 takes one per core. (synthetic: one per '
-    'environment.)')
+    'environment. DeepMind Lab: always one per environment.)')
 flags.DEFINE_integer(
     'inference_minimum_batch_size', 1, 'Environments that the policy waits for '
     'before it runs, if there are several pools.')
@@ -188,7 +199,7 @@ flags.DEFINE_integer(
     'fewer environments than the minimum.')
 flags.DEFINE_integer(
     'queue_capacity', 0, 'Unrolls that wait for the learner at the most; then '
-    'actors wait. 0 takes --batch_size.')
+    'actors wait. 0 takes --batch_size, over the number of learners.')
 
 flags.DEFINE_float(
     'save_checkpoint_secs', 120., 'Seconds between two checkpoints.')
@@ -218,23 +229,26 @@ def config_with(changes):
 def main(argv):
   """Trains or tests as the flags say; ends with one line where it cannot."""
   logging.set_verbosity(logging.INFO)
+  at_once = False
   try:
     if len(argv) > 1:
       raise config_lib.ConfigError(
           f'Unexpected arguments: {" ".join(argv[1:])}. Flags are given as '
           '--name=value, or --name and --noname where they are on or off.')
     config = config_from_flags()
+    at_once = config.num_learners > 1
     is_actor = config.mode == 'train' and config.is_actor_job
     if is_actor:
       # Before TensorFlow sees the GPUs, which are the learner's.
       os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
-    elif config.mode == 'train':
+    elif config.writes_logdir:
       config_lib.make_logdir(config)
     # Bad flags are answered before TensorFlow's seconds of loading.
     import tensorflow as tf
     from scalable_agent import actor_job
     from scalable_agent import checkpoint
     from scalable_agent import remote_actors
+    from scalable_agent import synchronization
     from scalable_agent import testing
     from scalable_agent import training
     tf.get_logger().setLevel('WARNING')
@@ -249,17 +263,28 @@ def main(argv):
       else:
         training.train(config)
     except (checkpoint.CheckpointError, training.TrainingError,
-            actor_job.Refused) as e:
-      _exit(e)
+            actor_job.Refused, synchronization.PeerError) as e:
+      _exit(1, at_once, e)
   except (config_lib.ConfigError, PoolError) as e:
-    _exit(e)
+    _exit(1, at_once, e)
   except KeyboardInterrupt:
-    sys.exit(130)
+    _exit(130, at_once)
+  if at_once:
+    _exit(0, at_once)
 
 
-def _exit(error):
-  sys.stderr.write(f'Error: {error}\n')
-  sys.exit(1)
+def _exit(code, at_once, error=None):
+  """Ends the process; at once means without what Python does at exit.
+
+  There TensorFlow would wait for the other learners, which may be gone.
+  """
+  if error:
+    sys.stderr.write(f'Error: {error}\n')
+  if at_once:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+  sys.exit(code)
 
 
 if __name__ == '__main__':

@@ -138,6 +138,12 @@ class Learner:
     return {name: self._strategy.experimental_local_results(variable)[0]
             for name, variable in self.params.items()}
 
+  def variables(self):
+    """All that a step changes, a list of variables in a fixed order."""
+    return [*self.params.values(), *self.optimizer.mean_square,
+            *self.optimizer.momentum, self.num_environment_frames,
+            self.learner_steps]
+
   def weights(self):
     """A copy of the weights, name to tensor, that later updates leave alone."""
     return self._snapshot()
@@ -157,7 +163,7 @@ class Learner:
 
     Args:
       batch: An `ActorOutput` of NumPy arrays for a batch of B; B is a multiple
-        of the number of replicas, each of which gets its share.
+        of the number of replicas here, each of which gets its share.
 
     Returns:
       What `step` takes.
@@ -178,8 +184,9 @@ class Learner:
       return parts[0]
     distribute = self._strategy.experimental_distribute_values_from_function
     return tf.nest.map_structure(
-        lambda *ts: distribute(lambda c: ts[c.replica_id_in_sync_group]),
-        *parts)
+        # Other learners' replicas count too.
+        lambda *ts: distribute(
+            lambda c: ts[c.replica_id_in_sync_group % len(ts)]), *parts)
 
   def step(self, placed_batch):
     """Updates the weights once.
@@ -208,24 +215,32 @@ class Learner:
       tape.watch(params)
       loss, logs = compute_loss(
           self._agent, self._loss_settings, params, *batch)
-    return tape.gradient(loss, params), logs
+    gradients = tape.gradient(loss, params)
+    # Sums over learners take one collective if all are dense.
+    return {name: tf.convert_to_tensor(gradient)
+            for name, gradient in gradients.items()}, logs
 
   def _replicated_update(self, batch, learning_rate):
+    log_names = []
+
     def replica_fn(*batch):
       params = {k: v.read_value() for k, v in self.params.items()}
-      return self._gradients(params, batch)
+      gradients, logs = self._gradients(params, batch)
+      log_names[:] = logs
+      return gradients, tf.stack(list(logs.values()))
 
     strategy = self._strategy
     gradients, logs = strategy.run(replica_fn, args=batch)
     variables = list(self.params.values())
-    gradients = strategy.extended.batch_reduce_to(
+    # All at once, which collectives between machines are fastest at.
+    *gradients, logs = strategy.extended.batch_reduce_to(
         tf.distribute.ReduceOp.SUM,
-        [(gradients[name], variable) for name, variable in self.params.items()])
-    logs = {name: strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
-            for name, value in logs.items()}
+        [(gradients[name], variable) for name, variable in self.params.items()]
+        + [(logs, variables[0])])
+    local = lambda value: strategy.experimental_local_results(value)[0]
+    logs = dict(zip(log_names, tf.unstack(local(logs))))
 
-    norm = tf.linalg.global_norm(
-        [strategy.experimental_local_results(g)[0] for g in gradients])
+    norm = tf.linalg.global_norm([local(gradient) for gradient in gradients])
     finite = tf.math.is_finite(norm)
     clip = self._optimizer_settings.gradient_norm_clip
     scale = clip / tf.maximum(norm, clip) if clip else tf.ones([])

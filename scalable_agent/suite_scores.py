@@ -6,6 +6,7 @@ import functools
 import numpy as np
 
 from scalable_agent import atari57
+from scalable_agent import dmlab30
 
 # Games per level whose mean is its score during training.
 WINDOW = 100
@@ -15,6 +16,11 @@ _FUNCTIONS = {
         'median_human_normalized_score': functools.partial(
             atari57.compute_human_normalized_score, statistic=np.median),
         'mean_human_normalized_score': atari57.compute_human_normalized_score,
+    },
+    'dmlab30': {
+        'capped_human_normalized_score': functools.partial(
+            dmlab30.compute_human_normalized_score, per_level_cap=100),
+        'mean_human_normalized_score': dmlab30.compute_human_normalized_score,
     },
 }
 

@@ -6,7 +6,9 @@ import itertools
 import os
 
 from scalable_agent import atari57
+from scalable_agent import dmlab30
 from scalable_agent import environments
+from scalable_agent.environments import dmlab
 
 PoolLayout = collections.namedtuple(
     'PoolLayout', 'num_pools size minimum_batch_size maximum_batch_size '
@@ -27,14 +29,19 @@ Facts.__doc__ = """What is the same in all environments, see `Pool`."""
 
 
 def level_names(config):
-  """Returns the levels that a configuration trains on, a list."""
+  """Returns the levels that a configuration plays, a list, as logged."""
   if config.level_name == 'atari57':
     return list(atari57.GAMES)
-  return [config.level_name]
+  if config.suite != 'dmlab':
+    return [config.level_name]
+  names = (list(dmlab30.LEVEL_MAPPING) if config.level_name == 'dmlab30' else
+           [dmlab.short_name(config.level_name)])
+  return ([dmlab.test_twin(name) for name in names] if config.mode == 'test'
+          else names)
 
 
 def find_facts(config):
-  """Makes an environment to see what it is like.
+  """Finds out what environments are like, by making one if need be.
 
   Args:
     config: A `config.Config`.
@@ -45,6 +52,12 @@ def find_facts(config):
   Raises:
     environments.PoolError: It cannot be made.
   """
+  if config.suite == 'dmlab':
+    # A learner needs no DeepMind Lab where others act.
+    if config.mode == 'test':
+      dmlab.check(level_names(config), config.dataset_path)
+    return Facts(dmlab.NUM_ACTIONS,
+                 dmlab.observation_spec(config.height, config.width))
   (pool,) = make_pools(config, PoolLayout(1, 1, 1, 1, 1), config.seed)
   pool.close()
   return Facts(pool.num_actions, pool.observation_spec)
@@ -85,7 +98,9 @@ def choose_layout(config, num_environments):
   if not num_workers and config.suite == 'synthetic':
     num_workers = num_environments  # They sleep, and so need no core each.
   num_workers = max((num_workers or num_cores) // num_pools, 1)
-  if not is_atari:
+  if config.suite == 'dmlab':
+    num_workers = size
+  elif not is_atari:
     num_workers = min(num_workers, size)
   return PoolLayout(num_pools, size, minimum, maximum, num_workers)
 
@@ -188,8 +203,10 @@ def _make_synthetic(config, layout, seed):
       **_process_pool_options(layout))
 
 
-def _make_dmlab(config, *unused_args):
-  raise environments.PoolError(
-      f'--level_name={config.level_name} is a DeepMind Lab level, which this '
-      'version cannot run yet. Choose an Atari game (pong) or gym:<id> '
-      '(gym:CartPole-v1).')
+def _make_dmlab(config, layout, seed):
+  levels = level_names(config)
+  return dmlab.make_pool(
+      [levels[i % len(levels)] for i in range(layout.size)], seed,
+      config.height, config.width, config.num_action_repeats,
+      config.dataset_path, config.level_cache_dir, config.mode == 'test',
+      **_process_pool_options(layout))

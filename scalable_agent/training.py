@@ -1,9 +1,11 @@
 """The training run: builds the parts, connects them, and turns the wheel."""
 
 import contextlib
+import math
 import time
 
 from absl import logging
+import tensorflow as tf
 
 from scalable_agent import checkpoint
 from scalable_agent import config as config_lib
@@ -14,6 +16,7 @@ from scalable_agent import networks
 from scalable_agent import reporting
 from scalable_agent import signals
 from scalable_agent import staging
+from scalable_agent import synchronization
 from scalable_agent import timing
 
 # Consecutive updates with gradients that are not finite before a run stops.
@@ -44,11 +47,11 @@ def create_agent(config, pool):
     raise config_lib.ConfigError(str(e)) from e
 
 
-def create_learner(config, agent, devices):
-  """Makes the learner of a configuration."""
+def create_learner(config, agent, devices, strategy=None):
+  """Makes the learner of a configuration; unless given, the strategy is new."""
   return learner_lib.Learner(
       agent,
-      learner_lib.create_strategy(devices.learner),
+      strategy or learner_lib.create_strategy(devices.learner),
       learner_lib.LossSettings(
           discounting=config.discounting,
           reward_clipping=config.reward_clipping,
@@ -79,7 +82,8 @@ def facts_of(pool):
 class Run:
   """The parts of a training run, connected and started."""
 
-  def __init__(self, config, facts, devices, make_actors):
+  def __init__(self, config, facts, devices, make_actors,
+               peers=synchronization.Alone()):
     """Restores the newest checkpoint, and starts all threads.
 
     Args:
@@ -89,33 +93,56 @@ class Run:
       devices: A `devices.Devices`.
       make_actors: A function of this run that starts what puts unrolls into its
         `queue`, such as `local_actors.LocalActors`.
+      peers: Of `synchronization.join`: the other learners. The first writes to
+        the log directory.
     """
     self.config = config
+    self.peers = peers
     self.devices = devices
     self.facts = facts
     self.agent = create_agent(config, facts)
-    for line in config_lib.prepare_logdir(config, facts_of(facts)):
-      logging.warning('Differs from the run so far: %s', line)
-    self.learner = create_learner(config, self.agent, devices)
-    self.checkpointer = checkpoint.Checkpointer(
-        config.logdir, self.learner, config.to_json(), config.keep_checkpoints)
-    path = self.checkpointer.restore()
-    if path:
-      logging.info('Resuming from %s', path)
-
+    peers.check_settings(config, facts_of(facts))
+    if peers.is_first:
+      for line in config_lib.prepare_logdir(config, facts_of(facts)):
+        logging.warning('Differs from the run so far: %s', line)
+    self.learner = create_learner(config, self.agent, devices, peers.strategy)
+    self._checkpointer = self._restore() if peers.is_first else None
+    peers.share_state(self.learner)
     self.reporter = reporting.Reporter(
         config.logdir, self.learner.frames, config.total_environment_frames,
-        config.log_interval_secs, config.level_name)
+        config.log_interval_secs, config.level_name) if peers.is_first else (
+            synchronization.Forwarder())
     self.times = timing.StageTimes()
     self.queue = staging.TrajectoryQueue(config.queue_capacity)
     self._staging = staging.StagingArea(
-        self.queue, config.batch_size,
+        self.queue, config.learner_batch_size,
         lambda batch: (batch, self.learner.place(batch)))
     self._actors = make_actors(self)
+    self._saved_time = self._waiting_since = time.time()
 
-  def next_batch(self, stop):
-    """Returns the next staged batch, or None when `stop` is set."""
-    started = time.time()
+  def _restore(self):
+    config = self.config
+    checkpointer = checkpoint.Checkpointer(
+        config.logdir, self.learner, config.to_json(), config.keep_checkpoints)
+    path = checkpointer.restore()
+    if path:
+      logging.info('Resuming from %s', path)
+    return checkpointer
+
+  def next_batch(self, stop, seconds=math.inf):
+    """Returns the next staged batch.
+
+    Args:
+      stop: A `threading.Event`.
+      seconds: How long to wait, about.
+
+    Returns:
+      What `train_on` takes, or None when `stop` is set or time is up.
+
+    Raises:
+      TrainingError: There has been none for too long.
+    """
+    deadline = time.time() + seconds
     with self.times.stage('learner_wait'):
       while not stop.is_set():
         self._actors.check()
@@ -123,14 +150,16 @@ class Run:
           return self._staging.get(timeout=.5)
         except TimeoutError:
           if not self._actors.are_expected():
-            started = time.time()
-          waited = time.time() - started
+            self._waiting_since = time.time()
+          waited = time.time() - self._waiting_since
           if waited > self.config.batch_timeout_secs:
             raise TrainingError(
-                f'No batch of {self.config.batch_size} unrolls within '
+                f'No batch of {self.config.learner_batch_size} unrolls within '
                 f'{waited:.0f} s (--batch_timeout_secs): '
                 f'{len(self.queue)} are in the queue. The environments are '
                 'stuck, or too slow for this limit.') from None
+        if time.time() >= deadline:
+          break
     return None
 
   def train_on(self, batch):
@@ -143,11 +172,27 @@ class Run:
       self._actors.update(self.learner.weights(), steps)
     self.reporter.step(
         self.learner.frames, logs, steps - 1 - unrolls.policy_version)
+    self._waiting_since = time.time()
     return logs
 
   def take_batch_sizes(self):
     """A Counter of the sizes of the policy's batches since the last call."""
     return self._actors.take_batch_sizes()
+
+  def due(self):
+    """Returns a `synchronization.Due` by this learner's clock."""
+    return synchronization.Due(
+        self.reporter.due(),
+        time.time() - self._saved_time >= self.config.save_checkpoint_secs)
+
+  def save(self):
+    """Saves a checkpoint, or leaves that to the learner that does."""
+    if self._checkpointer:
+      self._checkpointer.save()
+    self._saved_time = time.time()
+    if self.peers.strategy:
+      logging.info('Weights at frame %d: %s', self.learner.frames,
+                   synchronization.weights_hash(self.learner.weights()))
 
   def report(self):
     """Writes metrics and progress."""
@@ -191,28 +236,35 @@ def train(config, start_actors=local_actors.LocalActors.start):
       another run's.
     environments.PoolError: Environments cannot be made, or died.
     checkpoint.CheckpointError: There are checkpoints, and all are corrupt.
+    synchronization.PeerError: Another learner failed or is gone.
     TrainingError: Training cannot go on.
   """
   devices = choose_devices(config)
-  with signals.stop_on_signals() as stop, contextlib.ExitStack() as stack:
-    facts, make_actors = start_actors(config, stack)
-    run = Run(config, facts, devices, make_actors)
-    stack.callback(run.checkpointer.save)
-    stack.callback(run.close)
-    logging.info(
-        'Training %s with %s: learner on %s, inference on %s, XLA %s',
-        config.level_name, config.architecture, ', '.join(devices.learner),
-        devices.inference, 'on' if devices.jit_compile_learner else 'off')
-    _loop(run, stop)
+  peers = synchronization.join(config, devices)
+  try:
+    with signals.stop_on_signals() as stop:
+      with contextlib.ExitStack() as stack:
+        facts, make_actors = start_actors(config, stack)
+        run = Run(config, facts, devices, make_actors, peers)
+        stack.callback(run.save)
+        stack.callback(run.close)
+        logging.info(
+            'Training %s with %s: learner on %s, inference on %s, XLA %s',
+            config.level_name, config.architecture, ', '.join(devices.learner),
+            devices.inference, 'on' if devices.jit_compile_learner else 'off')
+        _loop(run, stop)
+      peers.finish()
+  except tf.errors.OpError as e:
+    peers.check(e)
+    raise
 
 
 def _loop(run, stop):
-  saved_time = time.time()
   skipped_in_a_row = 0
   while not run.done:
-    batch = run.next_batch(stop)
+    batch = run.peers.next_batch(run, stop)
     if batch is None:
-      return
+      break
     logs = run.train_on(batch)
     skipped_in_a_row = skipped_in_a_row + 1 if logs['skipped'] else 0
     if skipped_in_a_row >= MAX_SKIPPED_UPDATES:
@@ -223,9 +275,13 @@ def _loop(run, stop):
           'from the one before it, with a smaller --learning_rate than '
           f'{run.config.learning_rate:g} or a larger --epsilon than '
           f'{run.config.epsilon:g}.')
-    if run.reporter.due():
+    due = run.peers.due(run)
+    if due.report:
+      run.peers.share_episodes(run.reporter)
       run.report()
-    if time.time() - saved_time >= run.config.save_checkpoint_secs:
-      run.checkpointer.save()
-      saved_time = time.time()
-  run.finish()
+    if due.save:
+      run.save()
+      run.peers.compare(run.learner)
+  run.peers.share_episodes(run.reporter)
+  if run.done:
+    run.finish()

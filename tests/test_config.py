@@ -279,8 +279,59 @@ def test_a_batch_has_to_divide_among_the_learner_devices():
   resolve(level_name='pong', batch_size=9, num_learner_devices=3)
 
 
-def test_task_says_that_it_is_not_supported():
-  assert '--task=0 ' in message_of(level_name='pong', task=0)
+_TWO_LEARNERS = dict(level_name='pong', learner_hosts='a:8000,b:8001', task=1,
+                     insecure_network=True)
+
+
+def test_learners_share_a_batch():
+  config = resolve(**_TWO_LEARNERS)
+  assert config.num_learners == 2
+  assert config.collective_hosts == ['a:9000', 'b:9001']
+  assert (config.batch_size, config.learner_batch_size) == (32, 16)
+  assert config.queue_capacity == 16
+  assert config.frames_per_step == 32 * 20 * 4
+  assert resolve(**_TWO_LEARNERS, collective_hosts='c:1,d:2'
+                ).collective_hosts == ['c:1', 'd:2']
+
+
+def test_one_learner_has_the_whole_batch():
+  """That of one job, that of several machines, and neither actors nor tests."""
+  for values in (dict(task=-1), dict(job_name='actor', insecure_network=False),
+                 dict(learner_hosts='a:8000', task=0), dict(mode='test')):
+    config = resolve(**dict(_TWO_LEARNERS, **values))
+    assert config.num_learners == 1
+    assert config.learner_batch_size == config.queue_capacity == 32
+
+
+def test_the_first_learner_alone_writes():
+  for values, writes in (
+      (dict(task=0), True), (dict(task=1), False), (dict(task=-1), True),
+      (dict(task=0, job_name='actor'), False), (dict(mode='test'), False)):
+    assert resolve(
+        **dict(_TWO_LEARNERS, **values)).writes_logdir == writes, values
+
+
+@pytest.mark.parametrize('name, value, others', [
+    ('batch_size', 33, {}),
+    ('batch_size', 34, dict(num_learner_devices=2)),
+    ('queue_capacity', 15, {}),
+    ('task', 2, {}),
+    ('collective_hosts', 'a:9000', {}),
+    ('collective_hosts', 'a:9000,b', {}),
+    ('collective_hosts', 'a:9000,b:65536', {}),
+    ('collective_hosts', 'a:9000,a:9000', {}),
+    ('collective_hosts', 'a:9000,b:8001', {}),
+    ('insecure_network', False, {}),
+])
+def test_learners_that_cannot_work(name, value, others):
+  message = message_of(**dict(_TWO_LEARNERS, **{name: value}, **others))
+  assert f'--{name}=' in message
+  assert 'cannot work' in message
+
+
+def test_learner_hosts_without_a_port():
+  assert "--learner_hosts: 'b' is no address" in message_of(
+      **dict(_TWO_LEARNERS, learner_hosts='a:8000,b'))
 
 
 _small = st.integers(-2, 40)

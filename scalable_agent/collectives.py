@@ -1,0 +1,177 @@
+"""TensorFlow's collectives between learners: sums, and what sums can carry."""
+
+import re
+import signal
+
+from absl import logging
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context  # Has no public name.
+
+from scalable_agent import config as config_lib
+
+# How soon a learner is missed that says nothing any more. If its process died,
+# the broken connection often tells sooner.
+_HEARTBEAT_TIMEOUT_MS = 20_000
+_SHUTDOWN_TIMEOUT_MS = 5_000
+
+# What TensorFlow may raise when another learner is gone.
+_LOST_ERRORS = (
+    tf.errors.UnavailableError, tf.errors.AbortedError,
+    tf.errors.CancelledError, tf.errors.FailedPreconditionError,
+    tf.errors.InternalError, tf.errors.DeadlineExceededError)
+
+
+class PeerError(RuntimeError):
+  """Another learner failed or was lost; the message says which."""
+
+
+class Collectives:
+  """What several learners do together; each has to do it, in the same order.
+
+  Attributes:
+    strategy: The `tf.distribute.Strategy` over the devices of all learners.
+    task: The index of this learner.
+    num_learners: How many there are.
+    num_devices: How many devices each of them has.
+  """
+
+  def __init__(self, hosts, task, device_names):
+    """Connects; waits until all are there.
+
+    Call before TensorFlow has used any device.
+
+    Args:
+      hosts: A list of 'host:port' where TensorFlow is to listen, one each.
+      task: The index of this learner.
+      device_names: The names of its devices, as many as the others have.
+
+    Raises:
+      config_lib.ConfigError: There are no such devices, or no such port.
+      PeerError: The others did not come.
+    """
+    self._hosts = hosts
+    self.task = task
+    self.num_learners = len(hosts)
+    self.num_devices = len(device_names)
+    self.strategy = _create_strategy(hosts, task, device_names)
+    self._sum = tf.function(
+        self._sum_over_learners, autograph=False,
+        input_signature=[tf.TensorSpec([None], tf.int64)])
+
+  def name(self, task):
+    """A learner as messages name it."""
+    return f'Learner {task} ({self._hosts[task]})'
+
+  def _sum_over_learners(self, values):
+    def contribution(values):
+      replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+      # One device speaks for this learner, the others add zeros.
+      return values * tf.cast(replica % self.num_devices == 0, tf.int64)
+
+    return self.strategy.reduce(
+        tf.distribute.ReduceOp.SUM,
+        self.strategy.run(contribution, (values,)), axis=None)
+
+  def sum(self, values):
+    """The sum over all learners.
+
+    Args:
+      values: An int64 vector, of the same length at all of them.
+
+    Returns:
+      An int64 array like it.
+
+    Raises:
+      PeerError: A learner is gone.
+    """
+    try:
+      return self._sum(tf.constant(values, tf.int64)).numpy()
+    except tf.errors.OpError as e:
+      self.check(e)
+      raise
+
+  def gather(self, payload):
+    """Exchanges bytes.
+
+    Args:
+      payload: This learner's, of any length.
+
+    Returns:
+      A list of everybody's, in the order of their tasks.
+
+    Raises:
+      PeerError: A learner is gone.
+    """
+    lengths = np.zeros([self.num_learners], np.int64)
+    lengths[self.task] = len(payload)
+    lengths = self.sum(lengths)
+    words = -(-int(lengths.max()) // 8)
+    block = np.zeros([self.num_learners, words * 8], np.uint8)
+    block[self.task, :len(payload)] = np.frombuffer(payload, np.uint8)
+    # The zeros of the others leave every bit as it is.
+    block = self.sum(block.reshape([-1]).view(np.int64)).view(np.uint8)
+    rows = block.reshape([self.num_learners, words * 8])
+    return [row[:length].tobytes() for row, length in zip(rows, lengths)]
+
+  def broadcast(self, payload):
+    """Returns the first learner's bytes; all pass as many.
+
+    Raises:
+      PeerError: A learner is gone.
+    """
+    padded = payload + bytes(-len(payload) % 8)
+    words = np.frombuffer(padded, np.int64)
+    total = self.sum(words if self.task == 0 else np.zeros_like(words))
+    return total.tobytes()[:len(payload)]
+
+  def check(self, error):
+    """Raises `PeerError` if a `tf.errors.OpError` means that one is gone."""
+    if not isinstance(error, _LOST_ERRORS):
+      return
+    tasks = {int(task) for task in re.findall(r'/task:(\d+)', error.message)}
+    names = [self.name(task) for task in sorted(tasks - {self.task})
+             if task < self.num_learners] or ['Another learner']
+    raise PeerError(
+        f'{" and ".join(names)} died or is out of reach. Restart all learners; '
+        'they go on from the last checkpoint of learner 0.') from error
+
+
+def _create_strategy(hosts, task, device_names):
+  is_gpu = 'gpu' in device_names[0]
+  first = [f'/gpu:{i}' for i in range(len(device_names))]
+  if is_gpu and sorted(device_names) != first:
+    raise config_lib.ConfigError(
+        'Several learners need the first GPUs of each machine, not '
+        f'{", ".join(name[1:] for name in device_names)}: choose another '
+        '--inference_device.')
+  if not is_gpu and len(device_names) > 1:
+    raise config_lib.ConfigError(
+        f'--num_learner_devices={len(device_names)} cannot work: without GPUs, '
+        'each of several learners has one device.')
+  context.context().configure_coordination_service(
+      'standalone', service_leader='/job:worker/replica:0/task:0',
+      heartbeat_timeout_in_ms=_HEARTBEAT_TIMEOUT_MS,
+      shutdown_barrier_timeout_in_ms=_SHUTDOWN_TIMEOUT_MS,
+      coordinated_jobs=[context.coordination_config_pb2.CoordinatedJob(
+          name='worker', num_tasks=len(hosts))])
+  logging.info('Learner %d waits for all of %s (--collective_hosts)', task,
+               ', '.join(hosts))
+  # TensorFlow waits without asking Python whether ctrl-C was pressed.
+  previous = signal.signal(signal.SIGINT, signal.SIG_DFL)
+  try:
+    return tf.distribute.MultiWorkerMirroredStrategy(
+        tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec({'worker': hosts}), task_type='worker',
+            task_id=task, rpc_layer='grpc',
+            num_accelerators={'GPU': len(device_names) if is_gpu else 0}))
+  except tf.errors.UnknownError as e:
+    raise config_lib.ConfigError(
+        f'--collective_hosts: TensorFlow cannot listen on {hosts[task]} '
+        f'({e.message.splitlines()[0]}).') from e
+  except tf.errors.OpError as e:
+    raise PeerError(
+        f'The learners did not all come to {", ".join(hosts)} '
+        f'(--collective_hosts): {e.message.splitlines()[0]}.') from e
+  finally:
+    signal.signal(signal.SIGINT, previous)
