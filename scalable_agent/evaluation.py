@@ -66,9 +66,9 @@ def write_scores(logdir, episodes_by_level, frames, suite_scores=()):
     suite_scores: A dict of name to score over all levels, if there is any.
 
   Returns:
-    What was written, a dict: `frames`, suite scores, and `levels`, by name the `mean`,
-    `standard_error` (null for one game), `num_episodes` and all
-    `episode_returns` and `episode_frames`.
+    What was written, a dict: `frames`, the suite's scores, and `levels`, by
+    name the `mean`, `standard_error` (null for one game), `num_episodes` and
+    all `episode_returns` and `episode_frames`.
   """
   levels = {}
   for name, episodes in episodes_by_level.items():

@@ -72,8 +72,8 @@ def draw(logdirs, path):
   """Draws the learning curves of all levels into the PNG `path`."""
   agents = runs_lib.group(find_runs(logdirs))
   panels = {}
-  for _, levels in document.levels_by_benchmark(agents):
-    for level in levels:
+  for section in document.sections(agents):
+    for level in section.levels:
       by_agent = curves.games_by_agent(agents, level)
       if by_agent:
         panels[level] = by_agent
@@ -97,8 +97,7 @@ def write(logdirs, report_dir):
   texts = {
       'index.html': page.render(blocks),
       'report.md': markdown.render(blocks, paths),
-      'scores.csv': tables.to_csv(
-          agents, document.levels_by_benchmark(agents))}
+      'scores.csv': tables.to_csv(document.sections(agents))}
   for name, text in texts.items():
     with open(os.path.join(report_dir, name), 'w', encoding='utf-8') as f:
       f.write(text)

@@ -189,7 +189,8 @@ class Reporter:
     with self._summaries.as_default():
       for frames, episode in episodes:
         self._write_episode(frames, episode)
-      metrics.update(self._suite_scores.compute())
+      suite = self._suite_scores.compute()
+      metrics.update(suite)
       for name, value in metrics.items():
         tf.summary.scalar(name, value, step=self._frames)
     self._summaries.flush()
@@ -200,7 +201,9 @@ class Reporter:
           for name, value in metrics.items()}) + '\n')
       self._progress.show(progress_text(
           self._frames, self._total_frames, fps, self._recent_returns,
-          metrics['policy_lag_mean']))
+          metrics['policy_lag_mean']) + ''.join(
+              f' | {name.replace("_", " ")} {value:.1f} %'
+              for name, value in suite.items()))
 
     self._written_time, self._written_frames = now, self._frames
     self._sums.clear()

@@ -16,18 +16,18 @@ _TINY = (
     '--height=36', '--save_checkpoint_secs=0.1', '--log_interval_secs=0.2')
 
 
-def _start(logdir, *arguments):
+def _start(logdir, *arguments, **environ):
   path = os.pathsep.join(filter(None, [_ROOT, os.environ.get('PYTHONPATH')]))
   return subprocess.Popen(
       [sys.executable, os.path.join(_ROOT, 'launch', 'atari57_experts.py'),
        f'--logdir={logdir}', *arguments],
       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
       text=True, env=dict(os.environ, PYTHONPATH=path,
-                          TF_CPP_MIN_LOG_LEVEL='2'))
+                          TF_CPP_MIN_LOG_LEVEL='2', **environ))
 
 
-def _run(logdir, *arguments):
-  process = _start(logdir, *arguments)
+def _run(logdir, *arguments, **environ):
+  process = _start(logdir, *arguments, **environ)
   try:
     output, errors = process.communicate(timeout=_TIMEOUT_SECONDS)
   finally:
@@ -74,7 +74,9 @@ def test_killed_and_run_again_it_finishes_the_rest(tmp_path):
   assert 'breakout: ' not in output and 'pong: done' in output
   rows = [line.split() for line in output.splitlines()]
   assert [row[:4] for row in rows if len(row) > 3] == [
-      ['breakout', 'done', '0.01M', '100%'], ['pong', 'done', '0.01M', '100%']]
+      ['game', 'state', 'frames', 'frames/s'],
+      ['breakout', 'done', '0.01M', '100%'],
+      ['pong', 'done', '0.01M', '100%']]
 
   code, output, _ = _run(tmp_path, *_TINY)
   assert (code, output) == (0, 'All games are done.\n')
@@ -105,7 +107,9 @@ def test_a_game_that_crashes_is_reported(tmp_path):
     (('--games=pong', '--slurm=submit'), 'Error: --slurm=submit needs sbatch'),
 ])
 def test_errors_are_one_line(tmp_path, arguments, expected):
-  code, output, errors = _run(tmp_path / 'new', *arguments)
+  # Where there is no sbatch.
+  code, output, errors = _run(
+      tmp_path / 'new', *arguments, PATH=str(tmp_path))
   assert code == 1 and output == ''
   assert errors.startswith(expected) and errors.count('\n') == 1
   assert not (tmp_path / 'new').exists()
@@ -116,10 +120,19 @@ def test_slurm_runs_a_task_for_each_game_that_is_not_done(tmp_path):
   (tmp_path / 'pong').mkdir()
   (tmp_path / 'pong' / 'checkpoint').write_text(
       'model_checkpoint_path: "ckpt-100"\n')
-  code, script, errors = _run(
-      tmp_path, '--games=alien,pong,qbert', '--slurm=print', '--nouse_lstm',
-      '--slurm_options=--gres=gpu:1,--time=9', '--total_environment_frames=100')
-  assert code == 0, errors
+  sbatch = tmp_path / 'sbatch'
+  sbatch.write_text(f'#!/bin/bash\nexec /bin/cat > {tmp_path}/submitted\n')
+  sbatch.chmod(0o755)
+  scripts = []
+  for action in ('print', 'submit'):
+    code, output, errors = _run(
+        tmp_path, '--games=alien,pong,qbert', f'--slurm={action}',
+        '--slurm_options=--gres=gpu:1,--time=9', '--nouse_lstm',
+        '--total_environment_frames=100', PATH=str(tmp_path))
+    assert code == 0, errors
+    scripts.append(output)
+  script = scripts[0]
+  assert (tmp_path / 'submitted').read_text() == script
   lines = script.splitlines()
   assert lines[0] == '#!/bin/bash'
   for option in ('--array=0-1', '--gres=gpu:1', '--time=9',

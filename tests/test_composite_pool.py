@@ -102,7 +102,8 @@ def test_members_take_turns(batch_size, count):
 def test_different_actions_or_observations_are_refused():
   for other in (dict(num_actions=4), dict(shape=(3,))):
     with pytest.raises(environments.PoolError, match='a and b cannot share'):
-      composite_pool.CompositePool([EchoPool('a', 1), EchoPool('b', 1, **other)])
+      composite_pool.CompositePool(
+          [EchoPool('a', 1), EchoPool('b', 1, **other)])
 
 
 def test_close_closes_all():

@@ -103,7 +103,9 @@ def test_what_is_not_finite_is_null(tmp_path):
   assert metrics['learning_rate'] == .5
 
 
-def test_a_suite_has_its_scores_once_every_level_has_had_a_game(tmp_path):
+def test_a_suite_has_its_scores_once_every_level_has_had_a_game(
+    tmp_path, caplog):
+  caplog.set_level(logging.INFO, logger='absl')
   reporter = reporting.Reporter(str(tmp_path), 0, 1000, 1e9, 'atari57')
   for game in atari57.GAMES[1:]:
     reporter.episode(_episode(atari57.HUMAN_SCORES[game], level_name=game))
@@ -118,6 +120,9 @@ def test_a_suite_has_its_scores_once_every_level_has_had_a_game(tmp_path):
   median, mean = ('median_human_normalized_score',
                   'mean_human_normalized_score')
   assert median not in before and mean not in before
+  assert 'median' not in caplog.messages[-2]
+  assert ' | median human normalized score 100.0 % | mean' in (
+      caplog.messages[-1])
   assert after[median] == pytest.approx(100)
   assert after[mean] == pytest.approx(100 * 56 / 57)
   assert _scalars(tmp_path)[median] == [(200, pytest.approx(100))]

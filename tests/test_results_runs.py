@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from scalable_agent import atari57
 from scalable_agent import config as config_lib
 from scalable_agent.results import runs
 from tests import test_report
@@ -21,7 +22,8 @@ def test_games_are_read_by_level_in_order(tmp_path):
   np.testing.assert_array_equal(games['pong'].returns, [-21., -20.])
 
 
-@pytest.mark.parametrize('end', ['3', '300,pong', '300,pong,-2', '300,pong,-2,'])
+@pytest.mark.parametrize('end', [
+    '3', '300,pong', '300,pong,-2', '300,pong,-2,'])
 def test_a_line_that_is_being_written_is_left_out(tmp_path, end):
   logdir = _make(tmp_path / 'run', [(100, 'pong', -21)])
   with open(logdir + '/episodes.csv', 'a') as f:
@@ -46,10 +48,12 @@ def test_a_run_that_has_just_begun(tmp_path):
   assert runs.levels_of(run) == ['pong']
 
 
-def test_a_suite_is_no_level(tmp_path):
+def test_a_run_on_a_suite_has_all_of_its_levels(tmp_path):
   run = runs.read(_make(tmp_path / 'run', [(1, 'pong', 1), (2, 'qbert', 1)],
                         level_name='atari57', tested={'alien': [3.]}))
-  assert runs.levels_of(run) == ['pong', 'qbert', 'alien']
+  levels = runs.levels_of(run)
+  assert levels[:4] == ['pong', 'qbert', 'alien', 'amidar']
+  assert sorted(levels) == sorted(atari57.GAMES)
   assert run.tested_frames == 2_000_000
 
 

@@ -41,12 +41,12 @@ def test_what_is_printed_stands_beside():
   assert rows['IMPALA, deep, multi-task'] == [
       '57 of 57', '59.7 %', '179.4 %', '59.7 %', '176.9 %']
   assert rows['A3C, deep, experts'] == [
-      '0 of 57, incomplete', '–', '–', '117.9 %', '503.6 %']
+      '–', '–', '–', '117.9 %', '503.6 %']
   assert rows['ACKTR'][0] == '44 of 57, incomplete'
 
 
 def test_agents_that_lack_levels_stand_beside_the_published_on_theirs():
-  """Pong: ours 100 %, deep (20.98 + 20.7) / 35.3. Breakout: 0 % and 2727.9 %."""
+  """Pong: 100 %, deep (20.98 + 20.7) / 35.3. Breakout: 0 %, deep 2727.9 %."""
   ours = _agent({'pong': 14.6, 'breakout': 1.7})
   table = tables.suite_table(
       benchmarks.ATARI57, {'a': ours, 'b': ours, 'c': _agent({})})
@@ -55,7 +55,7 @@ def test_agents_that_lack_levels_stand_beside_the_published_on_theirs():
   assert names[:8] == ['a', 'b'] + same + ['c']
   assert table.rows[0][1:4] == ['2 of 57, incomplete', '50.0 %', '50.0 %']
   assert table.rows[6][1:4] == ['2 of 57, incomplete', '1,423.0 %', '1,423.0 %']
-  assert table.rows[7][1:4] == ['0 of 57, incomplete', '–', '–']
+  assert table.rows[7][1:4] == ['–', '–', '–']
 
 
 @pytest.mark.parametrize('score, expected', [

@@ -12,6 +12,14 @@ Paragraph = collections.namedtuple('Paragraph', 'text')
 Picture = collections.namedtuple('Picture', 'level png')
 Picture.__doc__ = """The learning curve of a level; `png` is bytes."""
 
+Section = collections.namedtuple('Section', 'benchmark levels agents')
+Section.__doc__ = """What a part of the report is about.
+
+  benchmark: A `benchmarks.Benchmark`, or None for levels of no suite.
+  levels: All levels of the suite, or those that runs have.
+  agents: A dict of name to a list of `runs.Run`s, those that belong here.
+"""
+
 TITLE = 'Scores and learning curves'
 
 _HOW_SCORED = (
@@ -31,29 +39,28 @@ _HOW_DRAWN = (
     'Dashed: a human. Dotted: random actions.')
 
 
-def levels_by_benchmark(agents):
-  """The levels a report is about.
+def sections(agents):
+  """Sorts what there is to tell by suites.
 
   Args:
     agents: A dict of name to a list of `runs.Run`s.
 
   Returns:
-    A list of pairs of a `benchmarks.Benchmark` and all of its levels, for those
-    that a run belongs to, and of None and the levels of no benchmark.
+    A list of `Section`s.
   """
-  found = []
-  others = []
-  for seeds in agents.values():
+  found = {}
+  for agent, seeds in agents.items():
     for run in seeds:
       for name in runs_lib.levels_of(run):
         benchmark, level = benchmarks.find(name)
-        if benchmark is None:
-          others.append(level)
-        elif benchmark.name not in [b.name for b, _ in found]:
-          found.append((benchmark, benchmark.levels))
-  if others:
-    found.append((None, tuple(dict.fromkeys(others))))
-  return found
+        key = benchmark and benchmark.name
+        section = found.setdefault(key, Section(
+            benchmark, list(benchmark.levels) if benchmark else [], {}))
+        section.agents[agent] = seeds
+        if level not in section.levels:
+          section.levels.append(level)
+  # What belongs to no suite comes last.
+  return sorted(found.values(), key=lambda section: section.benchmark is None)
 
 
 def _runs_table(agents):
@@ -77,20 +84,20 @@ def build(agents):
     A list of `Heading`, `Paragraph`, `tables.Table` and `Picture`.
   """
   blocks = [Heading('Runs'), _runs_table(agents), Paragraph(_HOW_SCORED)]
-  found = levels_by_benchmark(agents)
-  for benchmark, levels in found:
+  found = sections(agents)
+  for benchmark, levels, those in found:
     if benchmark:
       blocks += [
           Heading(benchmark.name), Paragraph(_HOW_NORMALIZED),
-          tables.suite_table(benchmark, agents),
+          tables.suite_table(benchmark, those),
           Paragraph(f'Published scores: {benchmark.source}.'),
-          tables.level_table(benchmark, agents)]
+          tables.level_table(benchmark, those)]
     else:
-      blocks += [Heading('Other levels'), tables.plain_table(levels, agents)]
+      blocks += [Heading('Other levels'), tables.plain_table(levels, those)]
   blocks += [Heading('Learning curves'), Paragraph(_HOW_DRAWN)]
   missing = []
-  for _, levels in found:
-    for level in levels:
+  for section in found:
+    for level in section.levels:
       by_agent = curves.games_by_agent(agents, level)
       if by_agent:
         blocks.append(Picture(level, curves.draw({level: by_agent})))

@@ -9,17 +9,18 @@ from scalable_agent.results import tables
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; padding: 0 1rem;
-  max-width: 90rem; }
+  max-width: 100rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
 p { max-width: 50rem; }
 .table { overflow: auto; max-height: 85vh; border: 1px solid var(--line);
   border-radius: 6px; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums;
   width: 100%; }
-th, td { padding: .25rem .7rem; text-align: right; }
+th, td { padding: .25rem .7rem; text-align: right; white-space: nowrap; }
 th { position: sticky; top: 0; background: Canvas; vertical-align: bottom;
   border-bottom: 2px solid var(--line); }
-td:first-child, th:first-child { text-align: left; white-space: nowrap; }
+td:first-child, th:first-child { text-align: left; }
+@media print { .table { max-height: none; } }
 tbody tr:nth-child(even) { background: var(--soft); }
 td.missing { opacity: .55; }
 .curves { display: grid; gap: 1rem;
@@ -44,7 +45,7 @@ def _table(table):
 def _picture(picture):
   level = html.escape(picture.level)
   data = base64.b64encode(picture.png).decode()
-  return (f'<img alt="Learning curve of {level}" loading="lazy" '
+  return (f'<img alt="Learning curve of {level}" '
           f'src="data:image/png;base64,{data}">\n')
 
 

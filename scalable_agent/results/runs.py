@@ -7,6 +7,8 @@ import os
 
 import numpy as np
 
+from scalable_agent.results import benchmarks
+
 Run = collections.namedtuple(
     'Run', 'logdir config frames games tested tested_frames')
 Run.__doc__ = """A log directory.
@@ -36,7 +38,6 @@ SETTINGS = (
     'gradient_norm_clip', 'entropy_cost', 'baseline_cost', 'discounting',
     'reward_clipping', 'clip_rho_threshold', 'clip_pg_rho_threshold',
     'vtrace_lambda', 'precision')
-_SUITES = ('atari57', 'dmlab30')
 
 
 def _read_json(path):
@@ -82,7 +83,7 @@ def read_games(logdir):
 
 
 def _last_frames(logdir):
-  """The frames of the last whole line of `metrics.jsonl`, 0 if there is none."""
+  """Frames by the last whole line of `metrics.jsonl`, 0 if there is none."""
   frames = 0
   try:
     with open(os.path.join(logdir, 'metrics.jsonl')) as f:
@@ -132,11 +133,9 @@ def read(logdir):
 
 def levels_of(run):
   """The levels that a run has had games of, or was to have."""
-  levels = dict.fromkeys([*run.games, *run.tested])
   name = run.config.get('level_name')
-  if name and name not in _SUITES:
-    levels.setdefault(name)
-  return list(levels)
+  expected = benchmarks.levels_of_suite(name) or ([name] if name else [])
+  return list(dict.fromkeys([*run.games, *run.tested, *expected]))
 
 
 def _settings(run):
@@ -145,7 +144,7 @@ def _settings(run):
     return (('logdir', run.logdir),)
   name = run.config.get('level_name')
   return tuple([(name_, run.config.get(name_)) for name_ in SETTINGS] +
-               [('suite', name if name in _SUITES else None)])
+               [('suite', bool(benchmarks.levels_of_suite(name)))])
 
 
 def _name(settings, shared):

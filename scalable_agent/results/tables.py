@@ -120,8 +120,12 @@ def suite_table(benchmark, agents):
   def add(agent, percent, printed):
     found = scores_lib.statistics(benchmark, percent.values())
     count = f'{len(percent)} of {total}'
+    if not percent:
+      count = MISSING
+    elif len(percent) < total:
+      count += ', incomplete'
     rows.append(
-        [agent, count + (', incomplete' if len(percent) < total else '')] +
+        [agent, count] +
         [f'{number(found[name])} %' if found else MISSING for name in names] +
         [MISSING if value is None else f'{value:g} %' for value in printed])
 
@@ -150,26 +154,24 @@ def suite_table(benchmark, agents):
   return Table(header, rows)
 
 
-def to_csv(agents, levels_by_benchmark):
+def to_csv(sections):
   """Every score as a row.
 
   Args:
-    agents: A dict of name to a list of `runs.Run`s.
-    levels_by_benchmark: A list of pairs of a `benchmarks.Benchmark`, or None,
-      and levels.
+    sections: A list of `document.Section`s.
 
   Returns:
     CSV text with `CSV_FIELDS` and a column for each published agent; what is
     missing is empty.
   """
   columns = list(dict.fromkeys(
-      name for benchmark, _ in levels_by_benchmark if benchmark
+      name for benchmark, _, _ in sections if benchmark
       for name in benchmark.columns))
   text = io.StringIO()
   writer = csv.DictWriter(text, CSV_FIELDS + tuple(columns), restval='',
                           lineterminator='\n')
   writer.writeheader()
-  for benchmark, levels in levels_by_benchmark:
+  for benchmark, levels, agents in sections:
     for level in levels:
       for agent, seeds in agents.items():
         score = scores_lib.score(seeds, level)
