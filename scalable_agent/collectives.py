@@ -127,11 +127,13 @@ class Collectives:
 
   def check(self, error):
     """Raises `PeerError` if a `tf.errors.OpError` means that one is gone."""
-    if not isinstance(error, _LOST_ERRORS):
-      return
+    # What is not about others may be this learner's own trouble.
     tasks = {int(task) for task in re.findall(r'/task:(\d+)', error.message)}
-    names = [self.name(task) for task in sorted(tasks - {self.task})
-             if task < self.num_learners] or ['Another learner']
+    others = sorted(tasks & set(range(self.num_learners)) - {self.task})
+    if not isinstance(error, _LOST_ERRORS) or not (
+        others or 'Collective ops is aborted' in error.message):
+      return
+    names = [self.name(task) for task in others] or ['Another learner']
     raise PeerError(
         f'{" and ".join(names)} died or is out of reach. Restart all learners; '
         'they go on from the last checkpoint of learner 0.') from error

@@ -169,3 +169,19 @@ def test_kill_a_learner_then_resume_then_stop(tmp_path):
     assert hashes == jobs.hashes(1)
     assert hashes[0][0] > frames
     assert hashes[-1][0] == jobs.checkpoint_frames()
+
+
+def test_the_first_learner_is_missed_too(tmp_path):
+  """By one that has no actors, and waits for a batch."""
+  with Jobs(tmp_path) as jobs:
+    for task in range(2):
+      jobs.start('learner', task)
+    for task in range(2):
+      jobs.wait_for(lambda: 'learner on /cpu:0' in jobs.output('learner', task),
+                    f'the start of learner {task}')
+    jobs.signal('learner', 0, signal.SIGKILL)
+    jobs.assert_code(1, 'learner', 1, timeout=_LOST_SECONDS)
+    *_, last = jobs.output('learner', 1).splitlines()
+    assert re.match(r'Error: Learner 0 \(localhost:\d+\) died or is out of '
+                    r'reach\. Restart all learners', last)
+    assert 'Traceback' not in jobs.output('learner', 1)

@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from scalable_agent import actor
 from scalable_agent import collectives
@@ -179,6 +180,29 @@ def test_games_of_all_learners_reach_the_first():
   assert collections.Counter(first) == collections.Counter(
       game for task in range(_NUM_LEARNERS) for game in games(task))
   assert others == [[], []]
+
+
+@pytest.mark.parametrize('error, message, named', [
+    (tf.errors.UnavailableError, 'heartbeats: /job:worker/replica:0/task:2',
+     'Learner 2 (host2:1) died'),
+    (tf.errors.InternalError, 'from /task:0, at /job:worker/task:1',
+     'Learner 0 (host0:1) died'),
+    (tf.errors.AbortedError, 'from /task:0 and /task:2',
+     'Learner 0 (host0:1) and Learner 2 (host2:1) died'),
+    (tf.errors.UnavailableError, 'Collective ops is aborted by: a reset',
+     'Another learner died'),
+    (tf.errors.InternalError, 'no kernel at /job:worker/task:1', None),
+    (tf.errors.ResourceExhaustedError, 'memory of /task:0', None),
+])
+def test_what_means_that_a_learner_is_gone(error, message, named):
+  """To learner 1; its own errors stay what they are."""
+  peers = synchronization.Peers(_FakeCollectives(1, _Meeting()))
+  if named is None:
+    peers.check(error(None, None, message))
+    return
+  with pytest.raises(synchronization.PeerError) as caught:
+    peers.check(error(None, None, message))
+  assert str(caught.value).startswith(named)
 
 
 def test_weights_hash():
