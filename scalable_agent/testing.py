@@ -14,6 +14,7 @@ from scalable_agent import file_names
 from scalable_agent import inference
 from scalable_agent import recording
 from scalable_agent import reporting
+from scalable_agent import score_table
 from scalable_agent import suite_scores
 from scalable_agent import suites
 from scalable_agent import training
@@ -62,6 +63,8 @@ def test(config):
                  score['standard_error'], score['num_episodes'], tester.frames)
     if config.video_dir:
       logging.info('Wrote %s', tester.record(level_config))
+  for line in score_table.lines(scores['levels']):
+    print(line)
   for name, score in scores.items():
     if name.endswith('score'):
       logging.info('%s: %s %.1f %%', config.level_name, name, score)

@@ -5,6 +5,7 @@ import pytest
 
 from scalable_agent import actor
 from scalable_agent import atari57
+from scalable_agent import dmlab30
 from scalable_agent import suite_scores
 
 
@@ -39,3 +40,17 @@ def test_running_scores_are_of_the_last_games_once_every_level_had_one():
   assert computed['mean_human_normalized_score'] == pytest.approx(200)
   assert isinstance(computed['mean_human_normalized_score'], float)
   assert np.isfinite(computed['median_human_normalized_score'])
+
+
+def test_capped_and_uncapped_mean_of_dmlab30():
+  levels = dmlab30.LEVEL_MAPPING
+  scores = suite_scores.RunningScores('dmlab30')
+  for train, test in levels.items():
+    assert scores.compute() == {}
+    fraction = 16. if train == 'rooms_watermaze' else .5
+    random, human = dmlab30.RANDOM_SCORES[test], dmlab30.HUMAN_SCORES[test]
+    scores.add(actor.Episode(
+        train, random + fraction * (human - random), 400))
+  assert scores.compute() == pytest.approx(dict(
+      capped_human_normalized_score=(29 * 50 + 100) / 30,
+      mean_human_normalized_score=(29 * 50 + 1600) / 30))
