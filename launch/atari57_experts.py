@@ -31,6 +31,7 @@ from scalable_agent import atari57
 from scalable_agent import config as config_lib
 from scalable_agent import experiment
 from scalable_agent import local_runs
+from scalable_agent import logdir as logdir_lib
 from scalable_agent import signals
 
 FLAGS = flags.FLAGS
@@ -81,7 +82,7 @@ def _make_jobs(games):
     logdir = os.path.join(FLAGS.logdir, game)
     own = dict(level_name=game, logdir=logdir)
     config = experiment.config_with(own)
-    config_lib.check_logdir(config, {})
+    logdir_lib.check(config, {})
     is_done = (local_runs.is_tested if config.mode == 'test' else
                local_runs.is_trained)
     jobs.append(local_runs.Job(

@@ -19,6 +19,7 @@ from absl import flags
 from absl import logging
 
 from scalable_agent import config as config_lib
+from scalable_agent import logdir as logdir_lib
 from scalable_agent.environments import PoolError
 
 FLAGS = flags.FLAGS
@@ -270,7 +271,7 @@ def _act(config):
 
 def _learn(config):
   if config.writes_logdir:
-    config_lib.make_logdir(config)
+    logdir_lib.make(config)
   import tensorflow as tf
   from scalable_agent import checkpoint
   from scalable_agent import remote_actors

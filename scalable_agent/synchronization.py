@@ -18,6 +18,7 @@ import numpy as np
 from scalable_agent import actor
 from scalable_agent import collectives as collectives_lib
 from scalable_agent import config as config_lib
+from scalable_agent import logdir as logdir_lib
 
 PeerError = collectives_lib.PeerError
 
@@ -25,7 +26,7 @@ _POLL_SECONDS = .5
 _GOES_ON, _STOPPED, _FAILED = range(3)
 
 # What all learners need alike, beyond what decides which weights fit.
-_SHARED_SETTINGS = config_lib.IDENTITY + (
+_SHARED_SETTINGS = logdir_lib.IDENTITY + (
     'learner_hosts', 'batch_size', 'unroll_length', 'total_environment_frames',
     'entropy_cost', 'baseline_cost', 'discounting', 'reward_clipping',
     'clip_rho_threshold', 'clip_pg_rho_threshold', 'vtrace_lambda',

@@ -12,6 +12,7 @@ from scalable_agent import config as config_lib
 from scalable_agent import evaluation
 from scalable_agent import file_names
 from scalable_agent import inference
+from scalable_agent import logdir as logdir_lib
 from scalable_agent import recording
 from scalable_agent import reporting
 from scalable_agent import score_table
@@ -86,7 +87,7 @@ class _Tester:
     if config.video_dir:
       _check_video(config, facts)
     self._agent = training.create_agent(config, facts)
-    config_lib.check_logdir(config, training.facts_of(facts))
+    logdir_lib.check(config, training.facts_of(facts))
     learner = training.create_learner(config, self._agent, devices)
     path = checkpoint.Checkpointer(
         config.logdir, learner, config.to_json(), config.keep_checkpoints

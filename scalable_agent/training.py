@@ -12,6 +12,7 @@ from scalable_agent import config as config_lib
 from scalable_agent import devices as devices_lib
 from scalable_agent import learner as learner_lib
 from scalable_agent import local_actors
+from scalable_agent import logdir as logdir_lib
 from scalable_agent import networks
 from scalable_agent import reporting
 from scalable_agent import signals
@@ -103,7 +104,7 @@ class Run:
     self.agent = create_agent(config, facts)
     peers.check_settings(config, facts_of(facts))
     if peers.is_first:
-      for line in config_lib.prepare_logdir(config, facts_of(facts)):
+      for line in logdir_lib.prepare(config, facts_of(facts)):
         logging.warning('Differs from the run so far: %s', line)
     self.learner = create_learner(config, self.agent, devices, peers.strategy)
     self._checkpointer = self._restore() if peers.is_first else None
