@@ -24,17 +24,21 @@ setuptools.setup(
     install_requires=[
         'absl-py>=2.1',
         'ale-py>=0.12',
+        'cityhash>=0.4.8',
         'grpcio>=1.62',
         'gymnasium>=1.1',
         'matplotlib>=3.8',
         'numpy>=1.26',
+        'pillow>=10',
         'psutil>=5.9',
+        'rich>=13',
         'tensorboard>=2.19',
         'tensorflow>=2.19',
     ],
     extras_require={
         'gpu': ['tensorflow[and-cuda]'],
-        'test': ['hypothesis>=6', 'pytest>=8'],
+        'test': ['cryptography>=42', 'hypothesis>=6', 'playwright>=1.40',
+                 'pytest>=8', 'safetensors>=0.4'],
     },
     classifiers=[
         'Development Status :: 4 - Beta',

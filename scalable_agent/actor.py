@@ -107,6 +107,10 @@ class UnrollBuffer:
       self._time[finished] = 1
     return unrolls
 
+  def drop(self, ids):
+    """Drops the unfinished unrolls of environments, int32 [K]."""
+    self._time[ids] = 0
+
   def begin(self, ids, states, versions):
     """Notes what the unrolls that have one entry start from.
 
@@ -289,6 +293,9 @@ class Actor:
           self._level_names, self._unroll_length, env_output,
           self._agent_output, self._initial_state)
     buffer = self._buffer
+    replaced = ids[env_output.info.episode_step == 0]
+    if len(replaced):
+      self._begin_anew(replaced)
     take = lambda a: a[ids]
     last_output = tf.nest.map_structure(take, self._agent_output)
     with self._times.stage('actor_unrolls'):
@@ -321,6 +328,15 @@ class Actor:
       all_values[ids] = values
     return ids, output.action
 
+  def _begin_anew(self, ids):
+    """Forgets what environments did that others have taken the place of."""
+    self._buffer.drop(ids)
+    for values in tf.nest.flatten(self._agent_output):
+      values[ids] = 0
+    for values, initial in zip(tf.nest.flatten(self._core_state),
+                               tf.nest.flatten(self._initial_state)):
+      values[ids] = initial[ids]
+
 
 def run_actor(pool, times, actor):
   """Drives a pool until something raises.
@@ -340,46 +356,3 @@ def run_actor(pool, times, actor):
     ids, actions = actor.act(*output)
     if len(ids):
       pool.send(ids, actions)
-
-
-class ActorThreads:
-  """Runs one actor per pool, each in a thread."""
-
-  def __init__(self, pools, make_actor):
-    """Starts the threads.
-
-    Args:
-      pools: A list of `environments.Pool`s, closed by `close`.
-      make_actor: A function of a pool that acts until it raises.
-    """
-    self._pools = pools
-    self._error = None
-    self._closing = False
-    self._threads = [
-        threading.Thread(target=self._run, args=(make_actor, pool),
-                         name=f'actor-{i}', daemon=True)
-        for i, pool in enumerate(pools)]
-    for thread in self._threads:
-      thread.start()
-
-  def _run(self, make_actor, pool):
-    try:
-      make_actor(pool)
-    except staging.Closed:
-      pass
-    except BaseException as e:  # Raised in the main thread by `check`.
-      if not self._closing:
-        self._error = e
-
-  def check(self):
-    """Raises what ended an actor, if something did."""
-    if self._error is not None:
-      raise self._error
-
-  def close(self):
-    """Ends the actors. The queue they put into must be closed before."""
-    self._closing = True
-    for pool in self._pools:
-      pool.close()
-    for thread in self._threads:
-      thread.join()

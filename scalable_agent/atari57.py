@@ -127,17 +127,39 @@ RANDOM_SCORES = {
 
 GAMES = tuple(HUMAN_SCORES)
 
+# As `dmlab30` names them: the levels, and for each its test twin. A game is
+# tested as it is trained.
+ALL_LEVELS = GAMES
+LEVEL_MAPPING = {game: game for game in GAMES}
 
-def compute_human_normalized_score(level_returns, per_level_cap=None):
-  """Mean over the games of 100 (score - random) / (human - random).
+
+def human_normalized_score(game, mean_return):
+  """Places a return between random actions (0) and a human (100).
+
+  Args:
+    game: One of `GAMES`.
+    mean_return: A float, or an array of them.
+
+  Returns:
+    100 (return - random) / (human - random), in percent.
+  """
+  random, human = RANDOM_SCORES[game], HUMAN_SCORES[game]
+  return 100. * (mean_return - random) / (human - random)
+
+
+def compute_human_normalized_score(level_returns, per_level_cap=None,
+                                   statistic=np.mean):
+  """Summarizes all games in one human-normalised score.
 
   Args:
     level_returns: A dict of game to a list of episode returns. Other keys are
       ignored.
     per_level_cap: The percentage at which a game's score is capped, or None.
+    statistic: What is taken of the 57 percentages, such as `np.mean`, or
+      `np.median` as in the paper's Table 4.
 
   Returns:
-    The mean, in percent.
+    A float, in percent.
 
   Raises:
     ValueError: A game is missing or has no returns.
@@ -147,8 +169,7 @@ def compute_human_normalized_score(level_returns, per_level_cap=None):
     returns = level_returns.get(game, [])
     if not len(returns):
       raise ValueError(f'There are no returns of {game}.')
-    random, human = RANDOM_SCORES[game], HUMAN_SCORES[game]
-    score = 100. * (np.mean(returns) - random) / (human - random)
+    score = human_normalized_score(game, np.mean(returns))
     scores.append(score if per_level_cap is None
                   else min(score, per_level_cap))
-  return float(np.mean(scores))
+  return float(statistic(scores))

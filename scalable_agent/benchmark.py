@@ -2,6 +2,7 @@ r"""Measures where a machine's time goes, and compares architectures.
 
     python -m scalable_agent.benchmark --level_name=pong
     python -m scalable_agent.benchmark --compare
+    python -m scalable_agent.benchmark --part=transport
 
 takes the experiment's flags. The first measures environments, inference,
 learner and data path alone, each with the whole machine to itself, and then the
@@ -16,6 +17,8 @@ slowest decides.
 The second runs the architectures of the paper's Table 1 on one machine with the
 same work: on a level whose steps take the same time, and on one where they vary
 and resets are slow.
+
+The third measures what passes between actor jobs and a learner (`transport`).
 """
 
 import concurrent.futures
@@ -34,6 +37,7 @@ from scalable_agent import config as config_lib
 from scalable_agent import experiment
 from scalable_agent import measurements
 from scalable_agent import training
+from scalable_agent import transport
 from scalable_agent.environments import PoolError
 
 FLAGS = flags.FLAGS
@@ -41,6 +45,12 @@ FLAGS = flags.FLAGS
 flags.DEFINE_float(
     'measure_secs', 10., 'Seconds to measure each part for, after a warm-up of '
     'a fifth of it; the whole loop takes twice that.')
+flags.DEFINE_enum(
+    'part', 'all', ['all', 'transport'], 'What to measure: the training loop '
+    'and all of its parts, or the transport between actor jobs and a learner.')
+flags.DEFINE_list(
+    'connections', [str(count) for count in transport.CONNECTIONS],
+    'Numbers of connections to measure the transport with.')
 flags.DEFINE_string('json', '', 'File to write the figures to as JSON.')
 flags.DEFINE_bool(
     'compare', False, 'Compare batched A2C and IMPALA on --compare_levels '
@@ -223,7 +233,11 @@ def _print_comparison(comparison):
 
 def main(_):
   try:
-    if FLAGS.compare:
+    if FLAGS.part == 'transport':
+      figures = transport.measure_transport(
+          FLAGS.measure_secs, [int(count) for count in FLAGS.connections])
+      transport.print_transport(figures)
+    elif FLAGS.compare:
       levels = [level.replace(';', ',') for level in FLAGS.compare_levels]
       figures = compare(experiment.config_with, levels, FLAGS.measure_secs)
       _print_comparison(figures)

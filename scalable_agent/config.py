@@ -9,6 +9,7 @@ import os
 import tempfile
 
 from scalable_agent import atari57
+from scalable_agent import dmlab30
 
 # Values that decide which weights fit and what they mean: a log directory that
 # was begun with others is another run's.
@@ -19,6 +20,8 @@ IDENTITY = ('suite', 'level_name', 'network', 'use_lstm', 'width', 'height',
 # default (DMLab: paper, Table D.3, and the released code).
 SUITE_DEFAULTS = {
     'dmlab': {},
+    # One environment for each level; Table D.3 for this suite.
+    'dmlab30': dict(num_actors=30, reward_clipping='soft_asymmetric'),
     # Table G.1. `decay` is TensorFlow 1's value in the released code.
     'atari': dict(
         width=84, height=84, num_action_repeats=4, unroll_length=20,
@@ -26,6 +29,13 @@ SUITE_DEFAULTS = {
         gradient_norm_clip=40., reward_clipping='abs_one',
         total_environment_frames=200_000_000, network='shallow',
         use_lstm=False),
+    # On top of that, the multi-task agent has the deep network and all actions
+    # (Appendix G), and 200 million frames of each game (section 5.3.2). The
+    # paper has no fixed learning rate, entropy cost, epsilon and norm clip for
+    # it: a population adapts them. A single agent keeps the experts'.
+    'atari57': dict(
+        network='deep', full_action_set=True,
+        total_environment_frames=11_400_000_000),
     # Table G.1's optimisation on environments that need no Atari preprocessing.
     'gym': dict(
         num_action_repeats=1, unroll_length=20, batch_size=32,
@@ -64,6 +74,7 @@ class Config:
   suite: str
   level_name: str
   test_num_episodes: int
+  video_dir: str
   total_environment_frames: int
   task: int
   job_name: str
@@ -90,6 +101,7 @@ class Config:
   clip_pg_rho_threshold: float
   vtrace_lambda: float
   dataset_path: str
+  level_cache_dir: str
   width: int
   height: int
   full_action_set: bool
@@ -163,22 +175,27 @@ def suite_of(level_name):
     return 'gym'
   if level_name.startswith('synthetic:'):
     return 'synthetic'
-  if level_name in atari57.GAMES:
+  if level_name in atari57.GAMES or level_name == 'atari57':
     return 'atari'
   if level_name.startswith(_DMLAB_PREFIXES):
     return 'dmlab'
-  nearest = difflib.get_close_matches(level_name, atari57.GAMES, n=3, cutoff=.5)
+  nearest = difflib.get_close_matches(
+      level_name, ('atari57',) + atari57.GAMES, n=3, cutoff=.5)
   hint = (f'Did you mean {" or ".join(nearest)}?' if nearest else
-          'Expected an Atari game in snake case (pong, space_invaders) or '
-          'gym:<id> (gym:CartPole-v1).')
+          'Expected an Atari game in snake case (pong, space_invaders), '
+          'atari57 for all of them, or gym:<id> (gym:CartPole-v1).')
   raise ConfigError(f'--level_name={level_name} is no known level. {hint}')
 
 
-def _choose_num_actors(architecture, batch_size, num_pools, num_cores):
+def _choose_num_actors(architecture, batch_size, num_pools, num_cores,
+                       num_levels):
   if architecture != 'impala':
     return batch_size
   count = max(batch_size, min(_ACTORS_PER_CORE * num_cores,
                               _MAX_ACTORS_PER_UNROLL * batch_size))
+  if num_levels > 1:  # Every pool has the same number of each level.
+    num_pools = num_levels * max(num_pools, 1)
+    count = max(count - count % num_pools, num_pools)
   return count + -count % max(num_pools, 1)
 
 
@@ -200,14 +217,17 @@ def resolve(values, given):
   suite = suite_of(values['level_name'])
   names = [field.name for field in dataclasses.fields(Config)]
   resolved = {name: values[name] for name in names if name != 'suite'}
-  for name, value in SUITE_DEFAULTS[suite].items():
+  defaults = dict(SUITE_DEFAULTS[suite],
+                  **SUITE_DEFAULTS.get(values['level_name'], {}))
+  for name, value in defaults.items():
     if name not in given:
       resolved[name] = value
   if ('num_actors' not in given and suite != 'dmlab' and
       resolved['task'] < 0):
     resolved['num_actors'] = _choose_num_actors(
         resolved['architecture'], resolved['batch_size'],
-        resolved['num_pools'], len(os.sched_getaffinity(0)))
+        resolved['num_pools'], len(os.sched_getaffinity(0)),
+        len(atari57.GAMES) if resolved['level_name'] == 'atari57' else 1)
   config = Config(suite=suite, **resolved)
   if config.num_learners > 1 and not config.collective_hosts:
     config = dataclasses.replace(
@@ -279,8 +299,30 @@ def _check(config):
       'inference_maximum_batch_size',
       'it has to hold what one pool hands out and be no less than '
       '--inference_minimum_batch_size')
+  _check_atari57(config, require)
+  _check_dmlab30(config, require)
   _check_architecture(config, require)
   _check_jobs(config, require)
+
+
+def _check_atari57(config, require):
+  if config.level_name != 'atari57':
+    return
+  require(config.full_action_set, 'full_action_set',
+          'one policy plays all games of atari57, whose own action sets differ')
+  require(config.task >= 0 or config.mode == 'test' or
+          config.num_actors // max(config.num_pools, 1) >= len(atari57.GAMES),
+          'num_actors', f'atari57 needs one for each of {len(atari57.GAMES)} '
+          'games, in each of --num_pools')
+
+
+def _check_dmlab30(config, require):
+  num_levels = len(dmlab30.LEVEL_MAPPING)
+  if (config.level_name == 'dmlab30' and config.task < 0 and
+      config.mode == 'train'):
+    require(config.num_actors // max(config.num_pools, 1) >= num_levels,
+            'num_actors', f'dmlab30 needs one for each of {num_levels} levels, '
+            'in each of --num_pools')
 
 
 def _check_jobs(config, require):

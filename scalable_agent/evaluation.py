@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from scalable_agent import actor
+from scalable_agent import score_table
 
 
 def play(pool, policy, initial_state, num_action_repeats, num_episodes,
@@ -56,17 +57,19 @@ def play(pool, policy, initial_state, num_action_repeats, num_episodes,
   return episodes
 
 
-def write_scores(logdir, episodes_by_level, frames):
+def write_scores(logdir, episodes_by_level, frames, suite_scores=()):
   """Writes `test_scores.json`.
 
   Args:
     logdir: The run's directory.
     episodes_by_level: A dict of level name to a list of `actor.Episode`s.
     frames: Environment frames the weights were trained on.
+    suite_scores: A dict of name to score over all levels, if there is any.
 
   Returns:
-    What was written, a dict: `frames`, and `levels`, by name the `mean`,
-    `standard_error` (null for one game), `num_episodes` and all
+    What was written, a dict: `frames`, suite scores, and `levels`, by name the
+    `mean`, `standard_error` (null for one game), `human_normalized_score` (in
+    percent, null where there is no human's), `num_episodes` and all
     `episode_returns` and `episode_frames`.
   """
   levels = {}
@@ -74,13 +77,15 @@ def write_scores(logdir, episodes_by_level, frames):
     returns = [episode.episode_return for episode in episodes]
     error = (float(np.std(returns, ddof=1)) / math.sqrt(len(returns))
              if len(returns) > 1 else None)
+    mean = float(np.mean(returns))
     levels[name] = dict(
-        mean=float(np.mean(returns)),
+        mean=mean,
         standard_error=error,
+        human_normalized_score=score_table.human_normalized_score(name, mean),
         num_episodes=len(episodes),
         episode_returns=returns,
         episode_frames=[episode.episode_frames for episode in episodes])
-  scores = dict(frames=frames, levels=levels)
+  scores = dict(frames=frames, **dict(suite_scores), levels=levels)
   path = os.path.join(logdir, 'test_scores.json')
   with open(path + '.tmp', 'w') as f:
     f.write(json.dumps(scores, indent=2) + '\n')

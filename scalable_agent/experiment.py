@@ -33,6 +33,11 @@ flags.DEFINE_enum(
 flags.DEFINE_integer(
     'test_num_episodes', 10, 'Games to play per level in test mode.')
 
+flags.DEFINE_string(
+    'video_dir', '',
+    'Directory for a GIF of one more game per level in test mode; the level '
+    'has to have images to show.')
+
 flags.DEFINE_integer(
     'task', -1, 'Index of this job among those of its job_name; -1 runs all on '
     'this machine.')
@@ -63,8 +68,8 @@ flags.DEFINE_string(
     'tls_cert', '', 'PEM file with the certificate of this job.')
 flags.DEFINE_string('tls_key', '', 'PEM file with the private key to it.')
 flags.DEFINE_string(
-    'tls_ca', '', 'PEM file with the certificates that the other side\'s has to '
-    'be signed by. A learner that has one asks actors for theirs.')
+    'tls_ca', '', 'PEM file with the certificates that the other side\'s has '
+    'to be signed by. A learner that has one asks actors for theirs.')
 flags.DEFINE_bool(
     'insecure_network', False, 'Let a learner listen on a network without a '
     'token or TLS. Several learners need it, because TensorFlow connects them '
@@ -73,10 +78,12 @@ flags.DEFINE_bool(
 flags.DEFINE_integer(
     'total_environment_frames', int(1e9),
     'Environment frames to train for; the learning rate is 0 at the end. '
-    '(Atari: 200 million. gym: 10 million.)')
+    '(Atari: 200 million, and as many for each game of atari57. gym: 10 '
+    'million.)')
 flags.DEFINE_integer(
     'num_actors', 4, 'Number of environments. (Atari, gym: 16 per core, but no '
-    'less than --batch_size, and no more than 4 times that.)')
+    'less than --batch_size, and no more than 4 times that. atari57: a '
+    'multiple of 57. dmlab30: 30.)')
 flags.DEFINE_integer(
     'batch_size', 2, 'Unrolls per batch, over all learners and their devices. '
     '(Atari, gym: 32.)')
@@ -102,7 +109,7 @@ flags.DEFINE_float('discounting', .99, 'Discount factor per agent step.')
 flags.DEFINE_enum(
     'reward_clipping', 'abs_one', ['abs_one', 'soft_asymmetric', 'none'],
     'How the learner clips rewards. Logged returns are never clipped. '
-    '(gym: none.)')
+    '(gym: none. dmlab30: soft_asymmetric.)')
 flags.DEFINE_float(
     'clip_rho_threshold', 1.0, 'rho_bar of V-trace; 0 does not truncate.')
 flags.DEFINE_float(
@@ -113,13 +120,19 @@ flags.DEFINE_float(
 
 flags.DEFINE_string(
     'dataset_path', '',
-    'Directory of the data set that psychlab_* levels need.')
+    'Directory of the images that two psychlab_* levels show.')
+flags.DEFINE_string(
+    'level_cache_dir', '',
+    'Where to keep the maps that DeepMind Lab compiles, so that none is '
+    'compiled twice: a directory, or any path that tf.io.gfile knows. '
+    'Processes and machines may share it. Empty keeps none.')
 flags.DEFINE_string(
     'level_name', 'explore_goal_locations_small',
     'A DeepMind Lab level, dmlab30 for that suite, an Atari game in snake case '
-    '(space_invaders), gym:<id> of a Gymnasium environment with Discrete '
-    'actions and Box observations (gym:CartPole-v1), or synthetic:<options> of '
-    'one that only takes time (synthetic:step_ms=5,std=0.5).')
+    '(space_invaders), atari57 for all of them, gym:<id> of a Gymnasium '
+    'environment with Discrete actions and Box observations (gym:CartPole-v1), '
+    'or synthetic:<options> of one that only takes time '
+    '(synthetic:step_ms=5,std=0.5).')
 flags.DEFINE_integer(
     'width', 96,
     'Width of the observation in pixels. (Atari: 84. gym: unused.)')
@@ -128,13 +141,13 @@ flags.DEFINE_integer(
     'Height of the observation in pixels. (Atari: 84. gym: unused.)')
 flags.DEFINE_bool(
     'full_action_set', False,
-    'Use all 18 actions of Atari instead of the game\'s own.')
+    'Use all 18 actions of Atari instead of the game\'s own. (atari57: yes.)')
 
 flags.DEFINE_enum(
     'network', 'deep', ['deep', 'shallow', 'vector', 'auto'],
     'Torso of the network (paper, Figure 3); vector is two linear layers for '
     'observations that are no images; auto is vector or shallow, by the '
-    'observation. (Atari: shallow. gym: auto.)')
+    'observation. (Atari: shallow; atari57: deep. gym: auto.)')
 flags.DEFINE_bool(
     'use_lstm', True, 'Whether the network has an LSTM core. (Atari, gym: no.)')
 
@@ -174,7 +187,7 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     'environment_threads', 0, 'Threads (Atari) or processes (gym) per machine '
     'that step environments; 0 takes one per core. (synthetic: one per '
-    'environment.)')
+    'environment. DeepMind Lab: always one per environment.)')
 flags.DEFINE_integer(
     'inference_minimum_batch_size', 1, 'Environments that the policy waits for '
     'before it runs, if there are several pools.')
@@ -195,6 +208,10 @@ flags.DEFINE_float('log_interval_secs', 10., 'Seconds between two log entries.')
 flags.DEFINE_float(
     'batch_timeout_secs', 600., 'Seconds without a batch after which training '
     'gives up.')
+
+
+class _Failure(RuntimeError):
+  """What ended a run, of whatever type where that is not imported."""
 
 
 def config_from_flags():
@@ -224,39 +241,54 @@ def main(argv):
           '--name=value, or --name and --noname where they are on or off.')
     config = config_from_flags()
     at_once = config.num_learners > 1
-    is_actor = config.mode == 'train' and config.is_actor_job
-    if is_actor:
-      # Before TensorFlow sees the GPUs, which are the learner's.
-      os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
-    elif config.writes_logdir:
-      config_lib.make_logdir(config)
-    # Bad flags are answered before TensorFlow's seconds of loading.
-    import tensorflow as tf
-    from scalable_agent import actor_job
-    from scalable_agent import checkpoint
-    from scalable_agent import remote_actors
-    from scalable_agent import synchronization
-    from scalable_agent import training
-    tf.get_logger().setLevel('WARNING')
-    logging.info('Configuration: %s', config.to_json())
-    try:
-      if config.mode == 'test':
-        training.test(config)
-      elif is_actor:
-        actor_job.run(config)
-      elif config.task >= 0:
-        training.train(config, remote_actors.RemoteActors.start)
-      else:
-        training.train(config)
-    except (checkpoint.CheckpointError, training.TrainingError,
-            actor_job.Refused, synchronization.PeerError) as e:
-      _exit(1, at_once, e)
-  except (config_lib.ConfigError, PoolError) as e:
+    if config.mode == 'train' and config.is_actor_job:
+      _act(config)
+    else:
+      _learn(config)
+  except (config_lib.ConfigError, PoolError, _Failure) as e:
     _exit(1, at_once, e)
   except KeyboardInterrupt:
     _exit(130, at_once)
   if at_once:
     _exit(0, at_once)
+
+
+# What follows imports as it goes: bad flags are answered before TensorFlow's
+# seconds of loading, and some actor jobs do without it.
+
+
+def _act(config):
+  # Before TensorFlow sees the GPUs, which are the learner's.
+  os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
+  from scalable_agent import actor_job
+  logging.info('Configuration: %s', config.to_json())
+  try:
+    actor_job.run(config)
+  except actor_job.Refused as e:
+    raise _Failure(e) from e
+
+
+def _learn(config):
+  if config.writes_logdir:
+    config_lib.make_logdir(config)
+  import tensorflow as tf
+  from scalable_agent import checkpoint
+  from scalable_agent import remote_actors
+  from scalable_agent import synchronization
+  from scalable_agent import testing
+  from scalable_agent import training
+  tf.get_logger().setLevel('WARNING')
+  logging.info('Configuration: %s', config.to_json())
+  try:
+    if config.mode == 'test':
+      testing.test(config)
+    elif config.task >= 0:
+      training.train(config, remote_actors.RemoteActors.start)
+    else:
+      training.train(config)
+  except (checkpoint.CheckpointError, training.TrainingError,
+          synchronization.PeerError) as e:
+    raise _Failure(e) from e
 
 
 def _exit(code, at_once, error=None):

@@ -6,6 +6,7 @@ from scalable_agent import actor
 from scalable_agent import dynamic_batching
 from scalable_agent import inference
 from scalable_agent import suites
+from scalable_agent import threads
 
 
 def make_policy(run):
@@ -43,7 +44,7 @@ class LocalActors:
     self._run = run
     self._policy, self._batched_policy = make_policy(run)
     self._updates = actor.Updates()
-    self._threads = actor.ActorThreads(pools, self._act)
+    self._threads = threads.ActorThreads(pools, self._act)
 
   @classmethod
   def start(cls, config, stack):

@@ -7,40 +7,14 @@ from absl import logging
 
 from scalable_agent import actor
 from scalable_agent import config as config_lib
+from scalable_agent import dynamic_batching
+from scalable_agent import jobs
 from scalable_agent import local_actors
 from scalable_agent import suites
 from scalable_agent.remote import protocol
-from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import service
 
 _LOG_SECONDS = 60.
-
-
-def load_security(config):
-  """Reads the token and certificates of a configuration.
-
-  Raises:
-    config_lib.ConfigError: They cannot be read, or do not fit together.
-  """
-  try:
-    return security_lib.load(
-        config.auth_token_file, config.tls_cert, config.tls_key, config.tls_ca)
-  except security_lib.SecurityError as e:
-    raise config_lib.ConfigError(f'{e}.') from e
-
-
-def _listen_address(config, security):
-  """Where a learner listens, after checking that it may."""
-  try:
-    host, port = security_lib.split_address(config.learner_hosts[config.task])
-    # The name that actors know may be that of a proxy or a service.
-    if not security_lib.is_loopback(host):
-      host = '[::]' if ':' in host else '0.0.0.0'
-    address = f'{host}:{port}'
-    security_lib.check_exposure(address, security, config.insecure_network)
-  except security_lib.SecurityError as e:
-    raise config_lib.ConfigError(f'--learner_hosts: {e}.') from e
-  return address
 
 
 class RemoteActors:
@@ -60,6 +34,7 @@ class RemoteActors:
     self._run = run
     self._waiting_since = self._logged_time = time.monotonic()
     self._batched_policy = None
+    self._policy_error = None
     if run.config.inference == 'learner':
       self._policy, self._batched_policy = local_actors.make_policy(run)
     facts = run.facts
@@ -79,7 +54,8 @@ class RemoteActors:
           run.queue.put,
           lambda *episode: run.reporter.episode(actor.Episode(*episode)),
           security,
-          make_actor=self._batched_policy and self._make_actor)
+          make_actor=self._batched_policy and self._make_actor,
+          max_environments=run.config.inference_maximum_batch_size)
     except service.ServiceError as e:
       raise config_lib.ConfigError(
           f'--learner_hosts={",".join(run.config.learner_hosts)}: {e}') from e
@@ -101,20 +77,29 @@ class RemoteActors:
       config_lib.ConfigError: The address or the security will not do.
       environments.PoolError: There are no such environments.
     """
-    security = load_security(config)
-    address = _listen_address(config, security)
+    security = jobs.load_security(config)
+    address = jobs.listen_address(config, security)
     return suites.find_facts(config), lambda run: cls(run, address, security)
 
   def _make_actor(self, level_names):
     run = self._run
     return actor.Actor(
-        level_names, run.facts.num_actions, self._batched_policy,
+        level_names, run.facts.num_actions, self._act,
         run.agent.initial_state(len(level_names)), run.config.unroll_length,
         run.config.num_action_repeats, run.queue.put, run.reporter.episode,
         run.times)
 
+  def _act(self, *inputs):
+    try:
+      return self._batched_policy(*inputs)
+    except dynamic_batching.ComputationError as e:
+      self._policy_error = e
+      raise
+
   def check(self):
-    """Says once a minute if there is nobody."""
+    """Raises what ended the policy; says once a minute if there is nobody."""
+    if self._policy_error:
+      raise self._policy_error
     now = time.monotonic()
     if self._service.num_sessions:
       self._waiting_since = now

@@ -1,93 +1,125 @@
-r"""Draws learning curves of runs, from their episodes.csv.
+r"""Compares runs with published scores, and draws their learning curves.
 
-    python -m scalable_agent.report --logdirs=/tmp/pong,/tmp/breakout \
-        --png=/tmp/curves.png
+    python -m scalable_agent.report --logdirs='/tmp/experts/*'
+    python -m scalable_agent.report --logdirs=/tmp/pong --png=/tmp/curves.png
 
-Works on unfinished runs too. One panel per level: every game as a point, and
-the mean over the last 100 games as a line.
+The first writes a report into --report_dir: one HTML page with everything in
+it, the same as Markdown, the scores as CSV, and the curves as PNG. The second
+draws the curves alone. Works on unfinished runs, and on any level.
 """
 
-import csv
+import glob
 import os
 import sys
 
 from absl import app
 from absl import flags
-import numpy as np
+
+from scalable_agent import file_names
+from scalable_agent.results import curves
+from scalable_agent.results import document
+from scalable_agent.results import markdown
+from scalable_agent.results import page
+from scalable_agent.results import runs as runs_lib
+from scalable_agent.results import tables
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_list('logdirs', [], 'Log directories of the runs to draw.')
-flags.DEFINE_string('png', 'curves.png', 'File to write.')
+flags.DEFINE_list(
+    'logdirs', [], 'Log directories of the runs, or patterns such as '
+    '/tmp/experts/*; what a pattern finds that is no run is left out. Runs '
+    'that differ in nothing but their level and seed are one agent.')
+flags.DEFINE_string(
+    'report_dir', 'report', 'Directory for index.html, report.md, scores.csv '
+    'and curves/<level>.png.')
+flags.DEFINE_string(
+    'png', '', 'Draws the learning curves of all levels into this file, and '
+    'writes no report.')
 
-WINDOW = 100
 
-
-def read_episodes(logdir):
-  """Reads `episodes.csv`.
+def find_runs(logdirs):
+  """Reads the runs that directories or patterns name.
 
   Args:
-    logdir: The run's directory.
+    logdirs: A list of strings.
 
   Returns:
-    A dict of level name to a pair of arrays: frames (int64) and returns
-    (float64) of its games, in order.
+    A list of `runs.Run`s, each directory once.
 
   Raises:
-    FileNotFoundError: The run has none.
+    OSError: A directory holds no run, or cannot be read.
+    ValueError: A run's files are broken, or a pattern finds no run.
   """
-  levels = {}
-  with open(os.path.join(logdir, 'episodes.csv'), newline='') as f:
-    for row in csv.DictReader(f):
-      levels.setdefault(row['level'], []).append(
-          (int(row['frames']), float(row['episode_return'])))
-  return {level: (np.array([frames for frames, _ in rows]),
-                  np.array([value for _, value in rows]))
-          for level, rows in levels.items()}
-
-
-def moving_mean(values, window=WINDOW):
-  """Mean over the last `window` values, of fewer at the start."""
-  sums = np.cumsum(np.concatenate([[0.], values]))
-  ends = np.arange(1, len(values) + 1)
-  starts = np.maximum(ends - window, 0)
-  return (sums[ends] - sums[starts]) / (ends - starts)
+  runs = {}
+  for pattern in logdirs:
+    if not glob.has_magic(pattern):
+      runs.setdefault(os.path.normpath(pattern), runs_lib.read(pattern))
+      continue
+    found = []
+    for path in sorted(glob.glob(pattern)):
+      try:
+        found.append(runs_lib.read(path))
+      except (FileNotFoundError, NotADirectoryError):
+        pass
+    if not found:
+      raise ValueError(f'--logdirs: no run is found by {pattern}.')
+    for run in found:
+      runs.setdefault(os.path.normpath(run.logdir), run)
+  return list(runs.values())
 
 
 def draw(logdirs, path):
-  """Draws one panel per run and level into the PNG `path`."""
-  import matplotlib
-  matplotlib.use('Agg')
-  from matplotlib import pyplot as plt
-
-  curves = [(logdir, level, *curve) for logdir in logdirs
-            for level, curve in read_episodes(logdir).items()]
-  if not curves:
-    raise ValueError('No game has finished in ' + ', '.join(logdirs))
-  figure, axes = plt.subplots(
-      1, len(curves), figsize=(6 * len(curves), 4), squeeze=False)
-  for axis, (logdir, level, frames, returns) in zip(axes[0], curves):
-    axis.plot(frames / 1e6, returns, '.', markersize=2, alpha=.25, color='C0')
-    axis.plot(frames / 1e6, moving_mean(returns), color='C1',
-              label=f'mean over {WINDOW} games')
-    axis.set_title(f'{level} ({os.path.basename(os.path.normpath(logdir))})')
-    axis.set_xlabel('environment frames (millions)')
-    axis.set_ylabel('return of a game')
-    axis.grid(alpha=.3)
-    axis.legend(loc='best')
-  figure.tight_layout()
-  figure.savefig(path, dpi=100)
-  plt.close(figure)
+  """Draws the learning curves of all levels into the PNG `path`."""
+  agents = runs_lib.group(find_runs(logdirs))
+  panels = {}
+  for section in document.sections(agents):
+    for level in section.levels:
+      by_agent = curves.games_by_agent(agents, level)
+      if by_agent:
+        panels[level] = by_agent
+  if not panels:
+    raise ValueError('No game has finished in ' + ', '.join(logdirs) + '.')
+  with open(path, 'wb') as f:
+    f.write(curves.draw(panels))
 
 
-def main(_):
-  if not FLAGS.logdirs:
-    sys.exit('Error: --logdirs names no log directory.')
+def write(logdirs, report_dir):
+  """Writes the report, and returns the path of its page."""
+  agents = runs_lib.group(find_runs(logdirs))
+  blocks = document.build(agents)
+  os.makedirs(os.path.join(report_dir, 'curves'), exist_ok=True)
+  paths = {}
+  for block in blocks:
+    if isinstance(block, document.Picture):
+      paths[block.level] = f'curves/{file_names.of_level(block.level)}.png'
+      with open(os.path.join(report_dir, paths[block.level]), 'wb') as f:
+        f.write(block.png)
+  texts = {
+      'index.html': page.render(blocks),
+      'report.md': markdown.render(blocks, paths),
+      'scores.csv': tables.to_csv(document.sections(agents))}
+  for name, text in texts.items():
+    with open(os.path.join(report_dir, name), 'w', encoding='utf-8') as f:
+      f.write(text)
+  return os.path.join(report_dir, 'index.html')
+
+
+def main(argv):
+  """Writes what the flags ask for; ends with one line where it cannot."""
   try:
-    draw(FLAGS.logdirs, FLAGS.png)
+    if len(argv) > 1:
+      raise ValueError(f'Unexpected arguments: {" ".join(argv[1:])}. Several '
+                       'directories are given as --logdirs=a,b or as a quoted '
+                       'pattern.')
+    if not FLAGS.logdirs:
+      raise ValueError('--logdirs names no log directory.')
+    if FLAGS.png:
+      draw(FLAGS.logdirs, FLAGS.png)
+      print(FLAGS.png)
+    else:
+      print(write(FLAGS.logdirs, FLAGS.report_dir))
   except (OSError, ValueError) as e:
     sys.exit(f'Error: {e}')
-  print(FLAGS.png)
 
 
 if __name__ == '__main__':

@@ -13,6 +13,8 @@ from absl import logging
 import numpy as np
 import tensorflow as tf
 
+from scalable_agent import suite_scores
+
 EPISODE_FIELDS = ('frames', 'level', 'episode_return', 'episode_frames')
 _RECENT_EPISODES = 100
 
@@ -98,7 +100,8 @@ class Reporter:
   `episode` may be called by any thread, the rest by one.
   """
 
-  def __init__(self, logdir, frames, total_frames, interval_secs):
+  def __init__(self, logdir, frames, total_frames, interval_secs,
+               level_name=''):
     """Opens the files of a run, new or resumed.
 
     Args:
@@ -107,6 +110,7 @@ class Reporter:
         later ones was lost with the run that wrote them, and is dropped.
       total_frames: Environment frames the run is to take.
       interval_secs: Seconds between two writes.
+      level_name: As in the configuration; a suite's scores are written too.
     """
     self._total_frames = total_frames
     self._interval = interval_secs
@@ -114,6 +118,7 @@ class Reporter:
     self._lock = threading.Lock()
     self._new_episodes = []
     self._recent_returns = collections.deque(maxlen=_RECENT_EPISODES)
+    self._suite_scores = suite_scores.RunningScores(level_name)
     self._sums = collections.Counter()
     self._lag_max = 0
     self._steps = 0
@@ -184,6 +189,8 @@ class Reporter:
     with self._summaries.as_default():
       for frames, episode in episodes:
         self._write_episode(frames, episode)
+      suite = self._suite_scores.compute()
+      metrics.update(suite)
       for name, value in metrics.items():
         tf.summary.scalar(name, value, step=self._frames)
     self._summaries.flush()
@@ -194,7 +201,9 @@ class Reporter:
           for name, value in metrics.items()}) + '\n')
       self._progress.show(progress_text(
           self._frames, self._total_frames, fps, self._recent_returns,
-          metrics['policy_lag_mean']))
+          metrics['policy_lag_mean']) + ''.join(
+              f' | {name.replace("_", " ")} {value:.1f} %'
+              for name, value in suite.items()))
 
     self._written_time, self._written_frames = now, self._frames
     self._sums.clear()
@@ -202,6 +211,7 @@ class Reporter:
 
   def _write_episode(self, frames, episode):
     self._recent_returns.append(episode.episode_return)
+    self._suite_scores.add(episode)
     self._episode_writer.writerow(
         (frames, episode.level_name, f'{episode.episode_return:.8g}',
          episode.episode_frames))

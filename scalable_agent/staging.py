@@ -13,6 +13,8 @@ import threading
 import numpy as np
 import tensorflow as tf
 
+from scalable_agent import threads
+
 ActorOutput = collections.namedtuple(
     'ActorOutput',
     'level_name agent_state env_outputs agent_outputs policy_version')
@@ -30,7 +32,7 @@ repeats the last of the unroll before.
 """
 
 
-class Closed(Exception):
+class Closed(threads.Ended):
   """The queue or the staging area was closed."""
 
 

@@ -1,8 +1,6 @@
 """The training run: builds the parts, connects them, and turns the wheel."""
 
 import contextlib
-import dataclasses
-import itertools
 import math
 import time
 
@@ -12,23 +10,17 @@ import tensorflow as tf
 from scalable_agent import checkpoint
 from scalable_agent import config as config_lib
 from scalable_agent import devices as devices_lib
-from scalable_agent import evaluation
-from scalable_agent import inference
 from scalable_agent import learner as learner_lib
 from scalable_agent import local_actors
 from scalable_agent import networks
 from scalable_agent import reporting
 from scalable_agent import signals
 from scalable_agent import staging
-from scalable_agent import suites
 from scalable_agent import synchronization
 from scalable_agent import timing
 
 # Consecutive updates with gradients that are not finite before a run stops.
 MAX_SKIPPED_UPDATES = 100
-_MAX_TEST_ENVIRONMENTS = 32
-# Test games start from other no-ops and resets than training games.
-_TEST_SEED = 1_000_003
 
 
 class TrainingError(RuntimeError):
@@ -80,7 +72,7 @@ def create_learner(config, agent, devices, strategy=None):
       jit_compile=devices.jit_compile_learner)
 
 
-def _facts(pool):
+def facts_of(pool):
   """What the environments turned out to be, for `config.json`."""
   return dict(
       num_actions=pool.num_actions,
@@ -109,16 +101,16 @@ class Run:
     self.devices = devices
     self.facts = facts
     self.agent = create_agent(config, facts)
-    peers.check_settings(config, _facts(facts))
+    peers.check_settings(config, facts_of(facts))
     if peers.is_first:
-      for line in config_lib.prepare_logdir(config, _facts(facts)):
+      for line in config_lib.prepare_logdir(config, facts_of(facts)):
         logging.warning('Differs from the run so far: %s', line)
     self.learner = create_learner(config, self.agent, devices, peers.strategy)
     self._checkpointer = self._restore() if peers.is_first else None
     peers.share_state(self.learner)
     self.reporter = reporting.Reporter(
         config.logdir, self.learner.frames, config.total_environment_frames,
-        config.log_interval_secs) if peers.is_first else (
+        config.log_interval_secs, config.level_name) if peers.is_first else (
             synchronization.Forwarder())
     self.times = timing.StageTimes()
     self.queue = staging.TrajectoryQueue(config.queue_capacity)
@@ -293,61 +285,3 @@ def _loop(run, stop):
   run.peers.share_episodes(run.reporter)
   if run.done:
     run.finish()
-
-
-def test(config):
-  """Plays `test_num_episodes` games with the newest checkpoint.
-
-  Args:
-    config: A `config.Config`.
-
-  Returns:
-    The scores, as `evaluation.write_scores` wrote them.
-
-  Raises:
-    config.ConfigError: There is no checkpoint, or it is another run's.
-    environments.PoolError: Environments cannot be made, or died.
-    checkpoint.CheckpointError: All checkpoints are corrupt.
-  """
-  if tf.train.latest_checkpoint(config.logdir) is None:
-    raise config_lib.ConfigError(
-        f'--mode=test needs a checkpoint, and --logdir={config.logdir} has '
-        'none. Train first, or name the log directory of a run.')
-  devices = choose_devices(config)
-  size = min(config.test_num_episodes, _MAX_TEST_ENVIRONMENTS)
-  config = dataclasses.replace(
-      config, architecture='impala', num_pools=1, pool_batch_size=size)
-  (pool,) = suites.make_pools(
-      config, suites.choose_layout(config, size), config.seed + _TEST_SEED)
-  try:
-    agent = create_agent(config, pool)
-    config_lib.check_logdir(config, _facts(pool))
-    learner = create_learner(config, agent, devices)
-    path = checkpoint.Checkpointer(
-        config.logdir, learner, config.to_json()).restore()
-    logging.info('Testing %s of %s', path, config.level_name)
-    policy = inference.Policy(
-        agent, learner.weights(), learner.steps, config.seed + _TEST_SEED,
-        devices.inference, devices.jit_compile_policy)
-    progress = reporting.ProgressLine()
-    numbers = itertools.count(1)
-
-    def on_episode(episode):
-      progress.show(f'{config.level_name}: game {next(numbers)} of '
-                    f'{config.test_num_episodes}, return '
-                    f'{episode.episode_return:g}')
-
-    episodes = evaluation.play(
-        pool, policy, agent.initial_state(size), config.num_action_repeats,
-        config.test_num_episodes, on_episode)
-    progress.end()
-  finally:
-    pool.close()
-  scores = evaluation.write_scores(
-      config.logdir, {config.level_name: episodes}, learner.frames)
-  for level_name, score in scores['levels'].items():
-    logging.info('%s: mean return %.2f, standard error %s, %d games, after %d '
-                 'frames of training', level_name, score['mean'],
-                 score['standard_error'], score['num_episodes'],
-                 scores['frames'])
-  return scores

@@ -7,7 +7,10 @@ import pytest
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
+from absl import logging  # pylint: disable=g-import-not-at-top
 import tensorflow as tf  # pylint: disable=g-import-not-at-top
+
+logging.set_verbosity(logging.INFO)  # As the binaries do.
 
 # Only possible before TensorFlow has used a device, hence not in a fixture. Two
 # CPUs are for the tests with replicas; without GPUs, because what is compared

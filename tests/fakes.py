@@ -114,3 +114,8 @@ def with_actions(num_actions, **kwargs):
   environment = CountingEnvironment(**kwargs)
   environment.num_actions = num_actions
   return environment
+
+
+def seeded(seed, **kwargs):
+  """Makes an environment whose identity is its seed."""
+  return CountingEnvironment(identity=seed, **kwargs)

@@ -13,6 +13,7 @@ from scalable_agent import environments
 from scalable_agent import inference
 from scalable_agent import networks
 from scalable_agent import staging
+from scalable_agent import threads as threads_lib
 from scalable_agent import timing
 
 # An end to waits that should be short; the machine may be busy.
@@ -191,6 +192,47 @@ def test_unrolls_overlap_by_one(unroll_length):
           (following.env_outputs, following.agent_outputs))
   # Fast environments do not wait for slow ones.
   assert max(counts) > min(counts) >= 2
+
+
+class _AccidentProneFakePool(_FakePool):
+  """Now and then an environment is a new one instead of taking the step."""
+
+  num_accidents = 0
+
+  def send(self, ids, actions):
+    super().send(ids, actions)
+    ids = ids[self._rng.random(len(ids)) < .1]
+    self.num_accidents += len(ids)
+    self._steps[ids] = 0
+    for values in tf.nest.flatten(self._outputs._replace(done=())):
+      values[ids] = 0
+    self._outputs.done[ids] = True
+    self._outputs.observation[0][ids] = self._frames()[ids]
+    self._game_over[ids] = False
+
+
+def test_the_unroll_of_a_replaced_environment_is_dropped():
+  """And state, last action and unroll of the new one begin anew.
+
+  That the state and the action do is for the counting policy to see.
+  """
+  pool, unrolls = _AccidentProneFakePool(num_recvs=300), []
+  with pytest.raises(environments.PoolError):
+    _run(pool, _CountingPolicy(), _initial_state(len(_LENGTHS)), 4,
+         unrolls.append)
+  assert pool.num_accidents > 10
+  num_first = 0
+  for mine in _by_environment(unrolls):
+    for unroll in mine:
+      frames = unroll.env_outputs.observation[0][:, 1]
+      np.testing.assert_array_equal(frames, frames[0] + np.arange(5))
+      if frames[0] == 0:
+        num_first += 1
+        assert unroll.env_outputs.done[0]
+        assert unroll.env_outputs.reward[0] == 0
+        assert not any(a[0].any() for a in unroll.agent_outputs)
+        assert not unroll.agent_state.c.any()
+  assert num_first > len(_LENGTHS) + 5
 
 
 def test_agent_output_led_to_the_environment_output():
@@ -387,7 +429,7 @@ def start_actors():
       _run(pool, make_policy(), initial_state(pool.num_environments),
            unroll_length, queue.put)
 
-    threads = actor.ActorThreads(pools, make_actor)
+    threads = threads_lib.ActorThreads(pools, make_actor)
     started.append((area, threads))
     return area, threads
 
@@ -493,7 +535,7 @@ def test_full_queue_blocks_the_actor(start_actors):
 
 def test_check_raises_what_ended_an_actor():
   """A dead environment must not go unnoticed."""
-  threads = actor.ActorThreads(
+  threads = threads_lib.ActorThreads(
       [_FakePool(), _FakePool(num_recvs=3)],
       lambda pool: _run(pool, _CountingPolicy(), _initial_state(5), 2,
                         lambda unroll: None))
@@ -509,7 +551,7 @@ def test_closing_is_no_error():
   """Neither a closed queue nor closed pools are reported."""
   queue = staging.TrajectoryQueue(1)
   pools = [_FakePool(), _FakePool()]
-  threads = actor.ActorThreads(
+  threads = threads_lib.ActorThreads(
       pools, lambda pool: _run(pool, _CountingPolicy(), _initial_state(5), 2,
                                queue.put))
   queue.get_many(1)

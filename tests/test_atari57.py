@@ -82,6 +82,30 @@ def test_missing_games(game):
     _normalized({})
 
 
+def test_human_normalized_score():
+  """Percent of the way from random to human, beyond both ends too."""
+  assert atari57.human_normalized_score('breakout', 30.5) == pytest.approx(100)
+  assert atari57.human_normalized_score('pong', -20.7) == pytest.approx(0)
+  # Random 11.4, human 167.6.
+  np.testing.assert_allclose(
+      atari57.human_normalized_score('tutankham', np.array([-144.8, 480.])),
+      [-100, 300])
+
+
+def test_median():
+  """Of 57 games the 29th counts, whatever the others are."""
+  returns = _scores([-3.0] * 28 + [0.7] + [1000.0] * 28)
+  assert _normalized(returns, statistic=np.median) == pytest.approx(70)
+  assert _normalized(returns, per_level_cap=50,
+                     statistic=np.median) == pytest.approx(50)
+
+
+def test_levels_are_named_as_those_of_dmlab30():
+  assert atari57.ALL_LEVELS == atari57.GAMES
+  assert list(atari57.LEVEL_MAPPING.items()) == [
+      (game, game) for game in atari57.GAMES]
+
+
 def test_other_keys_are_ignored():
   returns = dict(_scores([1.0] * 57), tetris=[1e9], adventure=[])
   assert _normalized(returns) == pytest.approx(100)

@@ -41,6 +41,7 @@ def message_of(*arguments, **values):
 @pytest.mark.parametrize('level_name, suite', [
     ('pong', 'atari'),
     ('space_invaders', 'atari'),
+    ('atari57', 'atari'),
     ('gym:CartPole-v1', 'gym'),
     ('gym:pong', 'gym'),
     ('synthetic:', 'synthetic'),
@@ -63,6 +64,7 @@ def test_all_57_games_are_atari():
     ('pogn', 'pong'), ('Pong', 'pong'), ('SpaceInvaders', 'space_invaders'),
     ('space-invaders', 'space_invaders'), ('montezumas_revenge',
                                            'montezuma_revenge'),
+    ('atari-57', 'atari57'),
     ('CartPole-v1', 'gym:'), ('', 'gym:')])
 def test_unknown_level_names_what_may_be_meant(typo, meant):
   message = message_of(level_name=typo)
@@ -103,6 +105,18 @@ def test_atari_is_table_g1():
   assert config.frames_per_step == 32 * 20 * 4
 
 
+def test_atari57_is_table_g1_for_the_multi_task_agent():
+  expected = dict(
+      _TABLE_G1, network='deep', full_action_set=True,
+      total_environment_frames=57 * 200_000_000)
+  config = resolve(level_name='atari57')
+  assert _values_of(config, expected) == expected
+  config = resolve(level_name='atari57', network='shallow',
+                   total_environment_frames=10**6)
+  assert config.network == 'shallow'
+  assert config.total_environment_frames == 10**6
+
+
 def test_gym_is_table_g1_without_atari_preprocessing():
   expected = dict(
       _TABLE_G1, num_action_repeats=1, reward_clipping='none', network='auto',
@@ -131,7 +145,8 @@ def test_every_default_of_a_suite_is_a_field_and_tested():
 
 
 def test_the_help_names_every_default_of_a_suite():
-  for suite, name in (('atari', 'Atari'), ('gym', 'gym')):
+  for suite, name in (('atari', 'Atari'), ('atari57', 'atari57'),
+                      ('gym', 'gym')):
     for flag, value in config_lib.SUITE_DEFAULTS[suite].items():
       if value != FLAGS[flag].default:
         assert name in FLAGS[flag].help, flag
@@ -159,6 +174,29 @@ def test_actors_follow_cores_and_batch(
   assert resolve(level_name='pong', num_actors=7).num_actors == 7
   # As released, whatever the machine.
   assert resolve(level_name='explore_goal_locations_small').num_actors == 4
+
+
+@pytest.mark.parametrize('cores, num_pools, expected', [
+    (1, 0, 57), (2, 0, 57), (4, 0, 57), (8, 0, 114), (64, 0, 114), (2, 2, 114)])
+def test_atari57_has_as_many_actors_of_each_game(
+    monkeypatch, cores, num_pools, expected):
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(cores))
+  assert resolve(
+      level_name='atari57', num_pools=num_pools).num_actors == expected
+  # Not of all as many, but all are there.
+  assert resolve(level_name='atari57', num_actors=60).num_actors == 60
+
+
+def test_atari57_refuses_what_leaves_games_out():
+  assert '57 games' in message_of(level_name='atari57', num_actors=56)
+  assert '57 games' in message_of(
+      level_name='atari57', num_actors=112, num_pools=2)
+  assert '--full_action_set=False cannot work' in message_of(
+      level_name='atari57', full_action_set=False)
+  resolve(level_name='atari57', mode='test', num_actors=8)
+  # An actor job has one game, a learner job none.
+  for job in ('actor', 'learner'):
+    resolve(level_name='atari57', task=0, job_name=job)
 
 
 @pytest.mark.parametrize('architecture', ['a2c_sync_step',

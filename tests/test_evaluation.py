@@ -227,6 +227,10 @@ def test_write_scores(tmp_path):
   assert os.listdir(tmp_path) == ['test_scores.json']
   assert json.loads((tmp_path / 'test_scores.json').read_text()) == scores
   # Deviations of 2, 3, 1 and -6 from the mean; 50 / 3 is their variance.
+  assert [level.pop('human_normalized_score')
+          for level in scores['levels'].values()] == pytest.approx(
+              [100 * (18 + 20.7) / (14.6 + 20.7),
+               100 * (400 - 1.7) / (30.5 - 1.7)])
   assert scores['levels']['pong'].pop('standard_error') == pytest.approx(
       math.sqrt(50 / 3 / 4))
   assert scores == dict(

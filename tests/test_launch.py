@@ -1,7 +1,9 @@
 """The shell scripts, with an interpreter that says what it was asked to do."""
 
 import os
+import signal
 import subprocess
+import time
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -81,6 +83,80 @@ def test_a_failed_installation_is_tried_again(tmp_path):
     assert result.stdout == 'pip\n'
 
 
+_WAIT_FOR_TERM = 'trap "exit 0" TERM; sleep 60 & wait'
+
+
+def _start_jobs(tmp_path, learner, actor, *arguments, **environ):
+  """Starts local.sh, with jobs that are what these two shell commands do."""
+  venv = _venv(tmp_path)
+  _executable(venv / 'bin' / 'python', f"""#!/bin/bash
+if [[ "$2" == pip ]]; then exit; fi
+echo "$*" >>"{tmp_path}/started"
+if [[ "$*" == *job_name=learner* ]]; then {learner}; else {actor}; fi
+""")
+  return subprocess.Popen(
+      [os.path.join(_ROOT, 'launch', 'local.sh'), *arguments],
+      stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=dict(
+          os.environ, VENV=str(venv), JOB_LOGS=str(tmp_path / 'logs'),
+          **environ))
+
+
+def _started(tmp_path):
+  path = tmp_path / 'started'
+  return sorted(path.read_text().splitlines()) if path.exists() else []
+
+
+def _wait_until(condition):
+  deadline = time.time() + 30
+  while not condition():
+    assert time.time() < deadline
+    time.sleep(.1)
+
+
+def test_local_jobs_get_their_flags_and_end_together(tmp_path):
+  process = _start_jobs(
+      tmp_path, 'echo learning', 'sleep 1', '--level_name=pong', LEARNERS='2',
+      ACTORS='1', PORT='9000')
+  process.communicate(timeout=60)
+  assert process.returncode == 0
+  shared = ('--learner_hosts=localhost:9000,localhost:9001 --num_actors=1 '
+            '--level_name=pong --insecure_network')
+  assert _started(tmp_path) == [
+      f'-m scalable_agent.experiment --job_name={job} {shared}'
+      for job in ('actor --task=0', 'learner --task=0', 'learner --task=1')]
+  assert (tmp_path / 'logs' / 'learner-1.log').read_text() == 'learning\n'
+
+
+def test_local_jobs_stop_on_a_signal(tmp_path):
+  process = _start_jobs(tmp_path, _WAIT_FOR_TERM, _WAIT_FOR_TERM, ACTORS='3')
+  _wait_until(lambda: len(_started(tmp_path)) == 4)
+  time.sleep(.5)  # For the traps of the jobs.
+  process.send_signal(signal.SIGINT)
+  process.communicate(timeout=30)
+  assert process.returncode == 0
+
+
+def test_a_killed_local_job_is_started_again(tmp_path):
+  once = f'test -e {tmp_path}/x || {{ touch {tmp_path}/x; kill -9 $$; }}; exit'
+  process = _start_jobs(tmp_path, 'sleep 4', once, ACTORS='1')
+  _, errors = process.communicate(timeout=60)
+  assert process.returncode == 0
+  assert 'actor 0 has ended with code 137' in errors
+  assert len(_started(tmp_path)) == 3
+
+
+def test_a_local_learner_that_fails_for_good_stops_the_rest(tmp_path):
+  process = _start_jobs(
+      tmp_path, 'echo Error: it is raining >&2; exit 1', _WAIT_FOR_TERM,
+      ACTORS='2', RESTARTS='1')
+  _, errors = process.communicate(timeout=60)
+  assert process.returncode == 1
+  assert errors.count('learner 0 has ended with code 1:') == 2
+  assert 'Error: it is raining' in errors
+  assert 'Error: learner 0 has failed, stopping all jobs.' in errors
+  assert len(_started(tmp_path)) == 4
+
+
 def test_flagfiles_hold_flags_that_exist():
   """Each flagfile parses, and the published one resolves to the defaults."""
   from absl import flags
@@ -99,3 +175,5 @@ def test_flagfiles_hold_flags_that_exist():
   assert config(f'--flagfile={directory}/atari_shallow.flags') == config()
   assert (config(f'--flagfile={directory}/atari_deep.flags')
           == config('--network=deep'))
+  assert (config(f'--flagfile={directory}/atari57.flags')
+          == config('--level_name=atari57'))

@@ -1,46 +1,191 @@
-"""Learning curves from `episodes.csv`."""
+"""The binary: files, pictures, errors; the page in a browser."""
 
+import csv
+import io
+import json
+import os
+import re
+import shutil
+
+from absl import flags
+from absl.testing import flagsaver
 import numpy as np
+from PIL import Image
 import pytest
 
+from scalable_agent import atari57
 from scalable_agent import report
 
+_CONFIG = dict(
+    architecture='impala', network='shallow', use_lstm=False, batch_size=32,
+    unroll_length=20, total_environment_frames=2_000_000, learning_rate=6e-4)
 
-def _write(logdir, rows):
-  logdir.mkdir()
+
+def make_run(logdir, games, tested=(), **settings):
+  """Writes a log directory: rows of frames, level and return, test returns."""
+  logdir.mkdir(parents=True)
+  if settings:
+    (logdir / 'config.json').write_text(
+        json.dumps(dict(_CONFIG, logdir=str(logdir), **settings)))
   (logdir / 'episodes.csv').write_text(
-      'frames,level,episode_return,episode_frames\n'
-      + ''.join(','.join(map(str, row)) + '\n' for row in rows))
+      'frames,level,episode_return,episode_frames\n' + ''.join(
+          f'{frames},{level},{value},400\n' for frames, level, value in games))
+  if tested:
+    (logdir / 'test_scores.json').write_text(json.dumps(dict(
+        frames=2_000_000, levels={
+            level: dict(episode_returns=returns)
+            for level, returns in dict(tested).items()})))
   return str(logdir)
 
 
-def test_episodes_are_read_by_level_in_order(tmp_path):
-  logdir = _write(tmp_path / 'run', [
-      (100, 'pong', -21, 3000), (200, 'breakout', 1.5, 700),
-      (300, 'pong', -20, 3100)])
-  levels = report.read_episodes(logdir)
-  assert set(levels) == {'pong', 'breakout'}
-  np.testing.assert_array_equal(levels['pong'][0], [100, 300])
-  np.testing.assert_array_equal(levels['pong'][1], [-21., -20.])
+def _games(level, slope, seed=0, num=300):
+  rng = np.random.default_rng(seed)
+  return [(6000 * i, level, slope * i / num + rng.normal())
+          for i in range(1, num + 1)]
 
 
-def test_moving_mean_is_over_the_last_values():
-  values = np.random.default_rng(0).normal(size=37)
-  expected = [values[max(i - 9, 0):i + 1].mean() for i in range(37)]
-  np.testing.assert_allclose(report.moving_mean(values, 10), expected)
+def _main(*positional, **values):
+  with flagsaver.flagsaver():
+    report.main(flags.FLAGS(['report', *positional] + [
+        f'--{name}={value}' for name, value in values.items()]))
 
 
-def test_draws_a_png_of_an_unfinished_run(tmp_path):
-  logdirs = [_write(tmp_path / 'a', [(10, 'pong', -21, 3000)]),
-             _write(tmp_path / 'b', [(i, 'qbert', i, 9) for i in range(300)])]
-  report.draw(logdirs, tmp_path / 'curves.png')
-  content = (tmp_path / 'curves.png').read_bytes()
-  assert content.startswith(b'\x89PNG') and len(content) > 5000
+@pytest.fixture(scope='module')
+def written(tmp_path_factory):
+  """A report on seeds of pong, an unfinished breakout, and CartPole."""
+  root = tmp_path_factory.mktemp('runs')
+  for seed in (1, 2):
+    make_run(root / f'pong_{seed}', _games('pong', 20, seed), level_name='pong',
+             seed=seed, tested={'pong': [18. + seed, 20. + seed]})
+  make_run(root / 'breakout', _games('breakout', 300, num=150),
+           level_name='breakout', seed=1)
+  make_run(root / 'pole', _games('gym:CartPole-v1', 500), seed=1,
+           level_name='gym:CartPole-v1', network='vector')
+  (root / 'not_a_run').mkdir()
+  directory = root / 'report'
+  _main(logdirs=f'{root}/*', report_dir=directory)
+  return directory
 
 
-def test_a_run_without_games_is_refused(tmp_path):
-  logdir = _write(tmp_path / 'run', [])
-  with pytest.raises(ValueError, match='No game has finished'):
-    report.draw([logdir], tmp_path / 'curves.png')
-  with pytest.raises(FileNotFoundError):
-    report.draw([str(tmp_path / 'missing')], tmp_path / 'curves.png')
+def _rows(directory):
+  return list(csv.DictReader(io.StringIO(
+      (directory / 'scores.csv').read_text())))
+
+
+def test_csv_has_every_level_of_every_agent(written):
+  rows = {(row['agent'], row['level']): row for row in _rows(written)}
+  agents = {agent for agent, _ in rows}
+  assert len(agents) == 2
+  shallow, vector = sorted(agents)
+  assert shallow == 'shallow' and vector.startswith('vector')
+  assert list(rows) == [(shallow, level) for level in atari57.GAMES] + [
+      (vector, 'gym:CartPole-v1')]
+  pong = rows[shallow, 'pong']
+  assert float(pong['score']) == 20.5
+  assert (pong['source'], pong['seeds'], pong['games']) == ('test', '2', '4')
+  assert float(pong['human_normalized_percent']) == pytest.approx(
+      100 * (20.5 + 20.7) / 35.3)
+  assert float(pong['IMPALA, deep, experts']) == 20.98
+  breakout = rows[shallow, 'breakout']
+  assert (breakout['source'], breakout['games']) == ('training', '100')
+  assert (breakout['frames'], breakout['total_frames']) == ('900000', '2000000')
+  alien = rows[shallow, 'alien']
+  assert (alien['score'], alien['source']) == ('', 'no run')
+  assert rows[vector, 'gym:CartPole-v1']['human'] == ''
+
+
+def test_markdown_shows_tables_and_pictures(written):
+  text = (written / 'report.md').read_text()
+  assert '| shallow | 2 of 57, incomplete |' in text
+  assert 'test, 4 games, 2 seeds, 2M frames' in text
+  assert 'training, 100 games, 1 seed, 0.9M frames of 2M, unfinished' in text
+  assert '| IMPALA, deep, experts | 57 of 57 | 191.8 % |' in text
+  pictures = re.findall(r'!\[.*\]\((.*)\)', text)
+  assert pictures == ['curves/breakout.png', 'curves/pong.png',
+                      'curves/gym_CartPole-v1.png']
+  for path in pictures:
+    with Image.open(written / path) as image:
+      assert image.format == 'PNG' and min(image.size) > 300
+  assert re.search('No game has finished on: alien, .*zaxxon', text)
+
+
+@pytest.mark.skipif(
+    not (shutil.which('chromium') or shutil.which('google-chrome')),
+    reason='No Chromium is installed (Debian: apt install chromium).')
+def test_the_page_in_a_browser(written):
+  """Everything is shown; no script fails, and nothing is asked of a network."""
+  sync_api = pytest.importorskip('playwright.sync_api')
+  errors, requests = [], []
+  with sync_api.sync_playwright() as playwright:
+    browser = playwright.chromium.launch(
+        executable_path=(shutil.which('chromium') or
+                         shutil.which('google-chrome')),
+        args=['--no-sandbox'])
+    page = browser.new_page()
+    page.on('pageerror', lambda error: errors.append(str(error)))
+    page.on('console', lambda message: errors.append(message.text))
+    page.on('request', lambda request: requests.append(request.url))
+    url = (written / 'index.html').as_uri()
+    page.goto(url)
+    page.locator('img').last.scroll_into_view_if_needed()
+    page.wait_for_function(
+        'Array.from(document.images).every(i => i.complete)')
+    images = page.evaluate('''Array.from(document.images).map(
+        i => [i.alt, i.naturalWidth, i.getBoundingClientRect().width])''')
+    cells = page.evaluate('''Array.from(document.querySelectorAll('tr')).map(
+        row => Array.from(row.cells).map(cell => cell.innerText))''')
+    browser.close()
+  assert errors == []
+  assert [r for r in requests if not r.startswith('data:')] == [url]
+  assert [alt for alt, _, _ in images] == [
+      f'Learning curve of {level}'
+      for level in ('breakout', 'pong', 'gym:CartPole-v1')]
+  assert all(natural > 300 and shown > 100 for _, natural, shown in images)
+  first = {row[0] for row in cells}
+  assert set(atari57.GAMES) | {'gym:CartPole-v1'} <= first
+  (pong,) = [row for row in cells if row[0] == 'pong']
+  assert pong[1].startswith('20.5 ±') and pong[2] == '116.7 %'
+  (alien,) = [row for row in cells if row[0] == 'alien']
+  assert alien[1:4] == ['–', '–', 'no run']
+  assert ['IMPALA, deep, experts', '57 of 57', '191.8 %', '1,592.5 %',
+          '191.8 %', '957.6 %'] in cells
+
+
+def test_png_alone(tmp_path, capsys):
+  """One panel per level with a game; no report."""
+  logdirs = [make_run(tmp_path / 'a', [(10, 'pong', -21)]),
+             make_run(tmp_path / 'b', _games('qbert', 100))]
+  path = tmp_path / 'curves.png'
+  _main(logdirs=','.join(logdirs), png=path, report_dir=tmp_path / 'report')
+  assert capsys.readouterr().out == f'{path}\n'
+  with Image.open(path) as image:
+    assert image.size == (1200, 400)
+  assert sorted(os.listdir(tmp_path)) == ['a', 'b', 'curves.png']
+
+
+@pytest.mark.parametrize('values, expected', [
+    (dict(), '--logdirs names no log directory'),
+    (dict(logdirs='{root}/missing'), 'missing holds no run'),
+    (dict(logdirs='{root}/no*'), 'no run is found by'),
+    (dict(logdirs='{root}/idle', png='x.png'), 'No game has finished in'),
+    (dict(logdirs='{root}/broken'), 'config.json is not readable as JSON'),
+])
+def test_errors_are_one_line(tmp_path, values, expected):
+  make_run(tmp_path / 'idle', [], level_name='pong')
+  make_run(tmp_path / 'broken', [])
+  (tmp_path / 'broken' / 'config.json').write_text('{')
+  with pytest.raises(SystemExit) as caught:
+    _main(**{name: value.format(root=tmp_path)
+             for name, value in values.items()})
+  assert str(caught.value).startswith('Error: ')
+  assert expected in str(caught.value) and '\n' not in str(caught.value)
+
+
+def test_directories_that_a_shell_has_spelled_out_are_refused(tmp_path):
+  with pytest.raises(SystemExit, match='Unexpected arguments: b c'):
+    _main('--logdirs=a', 'b', 'c')
+
+
+def test_a_run_named_twice_counts_once(tmp_path):
+  logdir = make_run(tmp_path / 'a', [(10, 'pong', -21)], level_name='pong')
+  assert len(report.find_runs([logdir, logdir + '/', f'{tmp_path}/*'])) == 1

@@ -20,6 +20,7 @@ import pytest
 import tensorflow as tf
 
 from scalable_agent import actor
+from scalable_agent import atari57
 from scalable_agent import reporting
 
 HEADER = 'frames,level,episode_return,episode_frames\n'
@@ -100,6 +101,31 @@ def test_what_is_not_finite_is_null(tmp_path):
   metrics, = _metrics(tmp_path)
   assert metrics['total_loss'] is None and metrics['grad_norm'] is None
   assert metrics['learning_rate'] == .5
+
+
+def test_a_suite_has_its_scores_once_every_level_has_had_a_game(
+    tmp_path, caplog):
+  caplog.set_level(logging.INFO, logger='absl')
+  reporter = reporting.Reporter(str(tmp_path), 0, 1000, 1e9, 'atari57')
+  for game in atari57.GAMES[1:]:
+    reporter.episode(_episode(atari57.HUMAN_SCORES[game], level_name=game))
+  reporter.step(100, LOGS, np.array([0]))
+  reporter.write(1, {}, {})
+  game = atari57.GAMES[0]
+  reporter.episode(_episode(atari57.RANDOM_SCORES[game], level_name=game))
+  reporter.step(200, LOGS, np.array([0]))
+  reporter.write(2, {}, {})
+  reporter.close()
+  before, after = _metrics(tmp_path)
+  median, mean = ('median_human_normalized_score',
+                  'mean_human_normalized_score')
+  assert median not in before and mean not in before
+  assert 'median' not in caplog.messages[-2]
+  assert ' | median human normalized score 100.0 % | mean' in (
+      caplog.messages[-1])
+  assert after[median] == pytest.approx(100)
+  assert after[mean] == pytest.approx(100 * 56 / 57)
+  assert _scalars(tmp_path)[median] == [(200, pytest.approx(100))]
 
 
 def test_no_line_without_a_step(tmp_path):

@@ -7,9 +7,12 @@ from absl.testing import flagsaver
 import numpy as np
 import pytest
 
+from scalable_agent import atari57
+from scalable_agent import environments
 from scalable_agent import experiment
 from scalable_agent import suites
 from scalable_agent.environments import PoolError
+from scalable_agent.environments import atari
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -44,6 +47,9 @@ def _layout(cores, monkeypatch, **values):
      (2, 16, 16, 16, 2)),
     (dict(level_name='pong', architecture='a2c_sync_trajectory', batch_size=7),
      (1, 7, 7, 7, 4)),
+    (dict(level_name='atari57'), (1, 57, 29, 29, 4)),
+    (dict(level_name='atari57', num_actors=228, num_pools=2),
+     (2, 114, 57, 57, 2)),
     (dict(level_name='gym:CartPole-v1'), (1, 64, 1, 64, 4)),
     (dict(level_name='gym:CartPole-v1', num_actors=3), (1, 3, 1, 3, 3)),
     (dict(level_name='gym:CartPole-v1', pool_batch_size=4), (1, 64, 1, 4, 4)),
@@ -58,6 +64,37 @@ def _layout(cores, monkeypatch, **values):
 ])
 def test_layout_on_four_cores(monkeypatch, values, expected):
   assert _layout(4, monkeypatch, **values) == expected
+
+
+def test_levels():
+  assert suites.level_names(_config(level_name='pong')) == ['pong']
+  assert suites.level_names(_config(level_name='atari57')) == list(
+      atari57.GAMES)
+
+
+def test_atari57_has_all_games_by_turns():
+  """Every game, those in front once more, each with seeds of its own."""
+  config = _config(level_name='atari57', num_actors=59, width=20, height=20)
+  made = []
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(atari, 'AtariPool', lambda *args, **kwargs: made.append(
+        (args, kwargs)) or _pool_of(*args))
+    (pool,) = suites.make_pools(
+        config, suites.choose_layout(config, config.num_actors), seed=100)
+  assert [args for args, _ in made] == [
+      (game, 1 + (i < 2), 100 + i + min(i, 2))
+      for i, game in enumerate(atari57.GAMES)]
+  for _, kwargs in made:
+    assert kwargs == dict(num_threads=1, num_action_repeats=4, width=20,
+                          height=20, full_action_set=True)
+  assert pool.num_environments == 59
+
+
+def _pool_of(level_name, size, unused_seed):
+  pool = environments.Pool()
+  pool.num_environments, pool.num_actions = size, 18
+  pool.observation_spec, pool.level_names = (), [level_name] * size
+  return pool
 
 
 def test_pools_are_as_laid_out():

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from scalable_agent import devices as devices_lib
 from scalable_agent import experiment
+from scalable_agent import local_actors
 from scalable_agent import suites
 from scalable_agent import training
 
@@ -31,7 +32,8 @@ def _largest_log_rho(logdir, architecture, use_lstm, num_steps=6):
   pools = suites.make_pools(
       config, suites.choose_layout(config, config.num_actors), config.seed)
   agent = training.create_agent(config, pools[0])
-  run = training.Run(config, pools, _DEVICES)
+  run = training.Run(config, pools[0], _DEVICES,
+                     lambda run: local_actors.LocalActors(run, pools))
   largest = 0.
   try:
     for _ in range(num_steps):

@@ -16,12 +16,16 @@ TensorFlow nor any emulator.
 
 import collections
 
+from scalable_agent.environments.level_cache import LocalLevelCache
+
 StepOutputInfo = collections.namedtuple(
     'StepOutputInfo', 'episode_return episode_step')
 StepOutputInfo.__doc__ = """Running totals of the current game.
 
 On the last step of a game the totals include that step; the step after it
-starts from zero again.
+starts from zero again. Only the first output of an environment is of step 0:
+what takes the place of a dead one begins with such an output, and with it ends
+the unroll that the dead one has left.
 
   episode_return: float32 [...], the sum of unclipped rewards.
   episode_step: int32 [...], agent steps (environment frames / action repeats).

@@ -13,6 +13,12 @@ from scalable_agent import environments
 MAX_FRAMES_PER_GAME = 108000
 MAX_NOOPS = 30
 STACK = 4
+SCREEN_WIDTH = 160
+SCREEN_HEIGHT = 210
+
+# Skiing has no fire button, and so only 9 of the 18 actions: no-op and the
+# directions, which are 0 and 2 to 9 of the 18. What fires does nothing there.
+_ACTIONS_WITHOUT_FIRE = np.array([0] * 2 + list(range(1, 9)) + [0] * 8)
 
 
 def _vector_env_class(level_name):
@@ -44,7 +50,7 @@ class AtariPool(environments.Pool):
   def __init__(self, level_name, num_environments, seed, batch_size=0,
                num_threads=0, num_action_repeats=4, width=84, height=84,
                full_action_set=False, life_loss_ends_episode=True,
-               max_frames_per_game=MAX_FRAMES_PER_GAME):
+               max_frames_per_game=MAX_FRAMES_PER_GAME, colour=False):
     """Starts the environments.
 
     Args:
@@ -60,6 +66,8 @@ class AtariPool(environments.Pool):
       full_action_set: Whether to use all 18 actions instead of the game's own.
       life_loss_ends_episode: Whether the loss of a life sets `done`.
       max_frames_per_game: Environment frames after which a game is cut.
+      colour: Whether observations are instead what a person sees, single RGB
+        frames, uint8 [height, width, 3].
 
     Raises:
       PoolError: ale-py or the ROM is missing.
@@ -78,8 +86,8 @@ class AtariPool(environments.Pool):
         autoreset_mode='SameStep',
         img_height=height,
         img_width=width,
-        grayscale=True,
-        stack_num=STACK,
+        grayscale=not colour,
+        stack_num=1 if colour else STACK,
         frameskip=num_action_repeats,
         maxpool=True,
         noop_max=MAX_NOOPS + 1,  # ALE draws from 0 to noop_max - 1.
@@ -89,9 +97,15 @@ class AtariPool(environments.Pool):
         reward_clipping=False,
         use_fire_reset=False)
     self.num_environments = num_environments
-    self.num_actions = int(self._env.single_action_space.n)
+    num_own_actions = int(self._env.single_action_space.n)
+    self._own_actions = np.arange(num_own_actions)
+    if full_action_set and num_own_actions == 9:
+      self._own_actions = _ACTIONS_WITHOUT_FIRE
+    self.num_actions = len(self._own_actions)
     self.observation_spec = (
-        environments.ArraySpec((height, width, STACK), np.dtype(np.uint8)),)
+        environments.ArraySpec((height, width, 3 if colour else STACK),
+                               np.dtype(np.uint8)),)
+    self._colour = colour
     self.level_names = [level_name] * num_environments
     self._batch_size = batch_size or num_environments
     self._initial_results = self._env.reset(seed=seed)
@@ -130,9 +144,12 @@ class AtariPool(environments.Pool):
     self._return[ids] = np.where(game_over, 0., episode_return)
     self._step[ids] = np.where(game_over, 0, episode_step)
 
-    frames = np.empty([len(ids)] + list(stacks.shape[2:]) + [STACK], np.uint8)
-    for i in range(STACK):
-      frames[..., i] = stacks[:, i]
+    if self._colour:
+      frames = stacks[:, 0].copy()
+    else:
+      frames = np.empty([len(ids)] + list(stacks.shape[2:]) + [STACK], np.uint8)
+      for i in range(STACK):
+        frames[..., i] = stacks[:, i]
     return environments.PoolOutput(
         ids=ids,
         step_output=environments.StepOutput(
@@ -145,7 +162,7 @@ class AtariPool(environments.Pool):
 
   def send(self, ids, actions):
     """See base class. Call before the next `recv`."""
-    self._open_env().send(np.asarray(actions, np.int32))
+    self._open_env().send(self._own_actions[actions].astype(np.int32))
 
   def _open_env(self):
     env = self._env

@@ -81,10 +81,12 @@ class ProcessPool(Pool):
     self._timeout = None if timeout_ms is None else timeout_ms / 1000.0
     self.level_names = [
         kwargs.get('level_name', factory) for kwargs in kwargs_per_environment]
+    self._factory = factory
+    self._kwargs = kwargs_per_environment
     self._make_bookkeeping()
     self._make_resources()
     try:
-      self._start_workers(factory, kwargs_per_environment, num_processes)
+      self._start_workers(num_processes)
     except BaseException:
       self.close()
       raise
@@ -126,9 +128,7 @@ class ProcessPool(Pool):
       ids, actions = self._checked_step(ids, actions)
       self._arrays.action[ids] = actions
       self._awaiting[ids] = False
-      owners = self._owner[ids]
-      for owner in np.unique(owners):
-        self._deliver(self._workers[owner], ids[owners == owner].tobytes())
+      self._step(ids)
 
   def close(self):
     """Ends all processes, which takes about two seconds for one that hangs.
@@ -175,41 +175,50 @@ class ProcessPool(Pool):
     self._selector = selectors.DefaultSelector()
     wake_read_fd, self._wake_fd = os.pipe()
     self._selector.register(wake_read_fd, selectors.EVENT_READ)
+    self._memory_fd = os.memfd_create('environments')
     self._finalizer = weakref.finalize(
         self, _release, os.getpid(), self._workers, self._selector,
-        (wake_read_fd, self._wake_fd))
+        (wake_read_fd, self._wake_fd, self._memory_fd))
 
-  def _start_workers(self, factory, kwargs, num_processes):
-    memory_fd = os.memfd_create('environments')
-    try:
-      bounds = [self.num_environments * i // num_processes
-                for i in range(num_processes + 1)]
-      for first, end in zip(bounds, bounds[1:]):
-        self._start_worker(range(first, end), memory_fd)
-        self._deliver(self._workers[-1], json.dumps({
-            'factory': factory, 'kwargs': kwargs[first:end],
-            'first_id': first, 'num_environments': self.num_environments,
-        }).encode())
-      while any(worker.info is None for worker in self._workers):
-        self._poll(None)
-      self._adopt_info([i for worker in self._workers for i in worker.info])
-      self._arrays = worker_lib.map_arrays(
-          memory_fd, self.num_environments, self.observation_spec)
-    finally:
-      os.close(memory_fd)
-    specs = json.dumps(worker_lib.specs_to_json(self.observation_spec)).encode()
+  def _start_workers(self, num_processes):
+    bounds = [self.num_environments * i // num_processes
+              for i in range(num_processes + 1)]
+    for first, end in zip(bounds, bounds[1:]):
+      worker = WorkerProcess(range(first, end), self._memory_fd)
+      self._owner[first:end] = len(self._workers)
+      self._workers.append(worker)
+      self._introduce(worker)
+    while any(worker.info is None for worker in self._workers):
+      self._poll(None)
+    self._adopt_info([i for worker in self._workers for i in worker.info])
+    self._arrays = worker_lib.map_arrays(
+        self._memory_fd, self.num_environments, self.observation_spec)
     for worker in self._workers:
-      self._deliver(worker, specs)
+      self._begin(worker)
 
-  def _start_worker(self, ids, memory_fd):
-    worker = WorkerProcess(ids, memory_fd)
-    self._owner[ids.start:ids.stop] = len(self._workers)
-    self._workers.append(worker)
+  def _introduce(self, worker):
+    """Listens to a new worker, and asks it to make its environments."""
     # Not bound methods: the finaliser holds the selector, and must not hold
     # the pool.
     for channel, take in ((worker.control, ProcessPool._take_message),
                           (worker.output, ProcessPool._take_text)):
       self._selector.register(channel, selectors.EVENT_READ, (worker, take))
+    ids = worker.ids
+    self._deliver(worker, json.dumps({
+        'factory': self._factory, 'kwargs': self._kwargs[ids.start:ids.stop],
+        'first_id': ids.start, 'num_environments': self.num_environments,
+    }).encode())
+
+  def _begin(self, worker):
+    """Asks a worker that has made its environments for the first outputs."""
+    self._deliver(worker, json.dumps(
+        worker_lib.specs_to_json(self.observation_spec)).encode())
+
+  def _step(self, ids):
+    """Asks the workers to step environments, int32 [K]."""
+    owners = self._owner[ids]
+    for owner in np.unique(owners):
+      self._deliver(self._workers[owner], ids[owners == owner].tobytes())
 
   def _adopt_info(self, info):
     self.level_names = [level_name for level_name, _, _ in info]
@@ -236,10 +245,6 @@ class ProcessPool(Pool):
     if self._error:
       raise PoolError(self._error)
 
-  def _fail(self, text):
-    self._error = text
-    raise PoolError(text)
-
   def _poll(self, timeout):
     """Takes at most one message per worker; `timeout` in seconds or None."""
     try:
@@ -259,20 +264,32 @@ class ProcessPool(Pool):
     if num_bytes is None:
       return
     if not num_bytes:
-      self._fail('{}: the worker process {}'.format(
+      self._lose(worker, '{}: the worker process {}'.format(
           self._describe(worker.ids), worker.describe_end()))
+      return
     kind, content = self._buffer[:1], self._buffer[1:num_bytes]
     if kind == worker_lib.READY:
-      ids = np.frombuffer(content, np.int32)
-      self._ready.append((time.monotonic(), ids))
-      self._num_ready += len(ids)
+      self._add_ready(np.frombuffer(content, np.int32))
     elif kind == worker_lib.INFO:
-      worker.info = json.loads(content)
+      self._add_info(worker, json.loads(content))
     else:
       environment_id, text, is_complete = json.loads(content)
       ids = worker.ids if environment_id is None else [environment_id]
-      self._fail(
+      self._lose(
+          worker,
           text if is_complete else '{}: {}'.format(self._describe(ids), text))
+
+  def _add_info(self, worker, info):
+    worker.info = info
+
+  def _add_ready(self, ids):
+    self._ready.append((time.monotonic(), ids))
+    self._num_ready += len(ids)
+
+  def _lose(self, unused_worker, text):
+    """Deals with a worker that is, or will be, of no use; `text` says why."""
+    self._error = text
+    raise PoolError(text)
 
   def _take_text(self, worker):
     if not worker.read_output():

@@ -20,6 +20,7 @@ import json
 import mmap
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -226,6 +227,7 @@ def _exit_when_abandoned(control):
   poll.register(control, select.POLLRDHUP)
   poll.poll()
   time.sleep(_ABANDONED_GRACE_SECONDS)
+  shutil.rmtree(os.environ['TMPDIR'], ignore_errors=True)
   os._exit(1)
 
 

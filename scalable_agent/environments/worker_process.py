@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 from scalable_agent.environments import worker as worker_lib
@@ -18,6 +20,9 @@ _TAIL_LINES = 10
 
 class WorkerProcess:
   """Starts a worker, and speaks to it without ever blocking.
+
+  It has a directory for temporary files, which goes when it has ended: an
+  emulator that is killed leaves its files behind.
 
   Attributes:
     ids: A range, the environments it holds.
@@ -34,12 +39,15 @@ class WorkerProcess:
         socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with remote, contextlib.ExitStack() as undo:
       undo.callback(self.control.close)
+      self._directory = tempfile.mkdtemp(prefix='scalable_agent_environment_')
+      undo.callback(shutil.rmtree, self._directory, ignore_errors=True)
       # Its output is kept for its obituary; it is not wanted among the logs.
       self._process = subprocess.Popen(
           [sys.executable, '-u', '-m', worker_lib.__name__,
            str(remote.fileno()), str(memory_fd)],
           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-          stderr=subprocess.STDOUT, bufsize=0, env=_worker_environ(),
+          stderr=subprocess.STDOUT, bufsize=0,
+          env=dict(_worker_environ(), TMPDIR=self._directory),
           pass_fds=(remote.fileno(), memory_fd))
       undo.pop_all()
     self.output = self._process.stdout
@@ -52,7 +60,7 @@ class WorkerProcess:
       self.control.send(message)
     except BlockingIOError:
       return False
-    except (BrokenPipeError, ConnectionResetError):
+    except OSError:
       pass  # `receive_into` will see it, after the worker's last words.
     return True
 
@@ -83,11 +91,15 @@ class WorkerProcess:
       text = 'was killed by {}'.format(_signal_name(-status))
     else:
       text = 'exited with status {}'.format(status)
+    return text + self.last_words()
+
+  def last_words(self):
+    """Returns the end of what was printed, to append, or ''."""
     self.read_output()
     lines = self._tail.decode(errors='replace').strip().splitlines()
     if not lines:
-      return text
-    return '\n  '.join([text + '; it last printed', *lines[-_TAIL_LINES:]])
+      return ''
+    return '\n  '.join(['; it last printed', *lines[-_TAIL_LINES:]])
 
   def hang_up(self):
     """Asks the process to end, which it does on losing its control channel."""
@@ -109,6 +121,7 @@ class WorkerProcess:
       self._process.wait(max(0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
       return False
+    shutil.rmtree(self._directory, ignore_errors=True)
     return True
 
 

@@ -7,8 +7,8 @@
 With inference at the learner the actor job only steps environments, and the
 learner runs an `actor.Actor` for each of these jobs:
 
-    pool     <-> client.LearnerClient  <... steps, actions ...>  Service
+    pool     <-> stream.Stream  <... steps, actions ...>  Service <-> Actor
 
 `wire` says what a message is, `protocol` which there are, `security` who may
-send them.
+send them, `sessions` who has.
 """

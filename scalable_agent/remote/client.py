@@ -1,5 +1,6 @@
 """The actor job's end: reaches the learner, and keeps reaching it."""
 
+import collections
 import json
 import random
 import struct
@@ -10,8 +11,11 @@ from absl import logging
 import grpc
 import numpy as np
 
+from scalable_agent import threads
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
+from scalable_agent.remote import stream
+from scalable_agent.remote import wire
 
 # A policy version counts the lives of the learner in its upper bits, so that
 # an unroll which was begun with the weights of one is not sent to another.
@@ -21,11 +25,17 @@ _FIRST_WAIT_SECONDS = .5
 _LONGEST_WAIT_SECONDS = 15.
 _LOG_SECONDS = 60.
 _CALL_SECONDS = 60.
+# The Hello's answer lists the levels.
+_MINIMUM_MAX_BYTES = 1 << 20
 
 _FATAL = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED,
           grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED,
           grpc.StatusCode.PERMISSION_DENIED,
           grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+# What is known of a learner that was reached; life counts its processes.
+_Connection = collections.namedtuple(
+    '_Connection', 'session life levels unroll_layout')
 
 
 class Refused(RuntimeError):
@@ -36,7 +46,7 @@ class TrainingDone(Exception):
   """The learner needs no more unrolls."""
 
 
-class Closed(Exception):
+class Closed(threads.Ended):
   """The client was closed."""
 
 
@@ -77,21 +87,21 @@ class LearnerClient:
       task: Index of this actor job.
       level_names: A list of N level names, of the environments.
       unroll_layout: A function of the number of levels that returns the
-        `wire.Layout` of unrolls.
-      weights_layout: The `wire.Layout` of weights.
+        `wire.Layout` of unrolls; None if the learner makes them.
+      weights_layout: The `wire.Layout` of weights; None if none are wanted.
       security: A `security.Security`.
       max_message_bytes: Length of the largest message of the learner's, if that
         is not the weights.
     """
     self._address = address
-    self._hello = dict(
-        agreement=agreement, task=task, levels=level_names,
-        num_environments=len(level_names))
+    self._hello = dict(agreement=agreement, task=task, levels=level_names)
     self._make_unroll_layout = unroll_layout
     self._weights_layout = weights_layout
     self._metadata = security_lib.metadata(security)
+    if weights_layout and not max_message_bytes:
+      max_message_bytes = weights_layout.num_bytes
     options = protocol.channel_options(
-        max(max_message_bytes or weights_layout.num_bytes, 1 << 20))
+        max(max_message_bytes or 0, _MINIMUM_MAX_BYTES))
     credentials = security_lib.channel_credentials(security)
     self._channel = (
         grpc.secure_channel(address, credentials, options) if credentials
@@ -101,16 +111,19 @@ class LearnerClient:
     self._methods = {name: unary(name) for name in (
         'Hello', 'PutUnroll', 'PutEpisodes', 'GetWeights')}
     self._act = self._channel.stream_stream(f'/{protocol.SERVICE}/Act')
-    self._lock = threading.Lock()
     self._closed = threading.Event()
+    # Guards what follows. Whoever connects holds it: one at a time knocks, and
+    # the others wait for what comes of it.
+    self._lock = threading.Lock()
+    self._connection = None
     self._session = None
     self._run = ''
-    self._connected = False
     self._life = 0
-    self._levels = {}
-    self._sequence = self._episode_sequence = 0
     self._backoff = Backoff()
-    self._lost_time = self._logged_time = time.monotonic()
+    self._wait_seconds = 0.
+    self._lost_time = time.monotonic()
+    self._logged_time = -_LOG_SECONDS
+    self._sequence = self._episode_sequence = 0
     self.num_dropped = 0
 
   @property
@@ -132,15 +145,22 @@ class LearnerClient:
     Raises:
       TrainingDone, Refused, Closed.
     """
-    def request(session):
-      life, known = divmod(version, _LIFE)
-      return struct.pack('<Qq', session, known if life == self._life else -1)
-
-    message, life = self._call('GetWeights', request, _CALL_SECONDS)
+    life, known = divmod(version, _LIFE)
+    message, connection = self._call(
+        'GetWeights',
+        lambda connection: struct.pack(
+            '<Qq', connection.session,
+            known if life == connection.life else -1),
+        _CALL_SECONDS)
     if not message:
       return None
-    weights = self._weights_layout.decode(message)
-    return weights.weights, life * _LIFE + int(weights.version)
+    try:
+      weights = self._weights_layout.decode(message)
+    except wire.WireError as e:
+      raise Refused(
+          f'The learner at {self._address} sent other weights than agreed on: '
+          f'{e}.') from e
+    return weights.weights, connection.life * _LIFE + int(weights.version)
 
   def put_unroll(self, unroll):
     """Hands over an `ActorOutput`, waiting while the learner's queue is full.
@@ -152,83 +172,63 @@ class LearnerClient:
       TrainingDone, Refused, Closed.
     """
     self._sequence += 1
-    sequence = np.int64(self._sequence)
     life, version = divmod(int(unroll.policy_version), _LIFE)
 
-    def request(session):
-      if life != self._life:
+    def request(connection):
+      if life != connection.life:
         return None
-      return self._unroll_layout.encode(protocol.UnrollMessage(
-          session=np.uint64(session),
-          sequence=sequence,
-          level=np.int32(self._levels[unroll.level_name]),
+      return connection.unroll_layout.encode(protocol.UnrollMessage(
+          session=np.uint64(connection.session),
+          sequence=np.int64(self._sequence),
+          level=np.int32(connection.levels[unroll.level_name]),
           policy_version=np.int64(version),
           agent_state=unroll.agent_state,
           env_outputs=unroll.env_outputs,
           agent_outputs=unroll.agent_outputs))
 
     # Backpressure takes as long as it takes; keepalive notices a dead peer.
-    self._call('PutUnroll', request, None)
+    answer, _ = self._call('PutUnroll', request, None)
+    if answer is None:
+      self.num_dropped += 1
 
   def put_episodes(self, episodes):
-    """Reports finished games, a list of `actor.Episode`s.
+    """Reports finished games, a list of `actor.Episode`s; it may be empty.
 
     One thread may call this; raises as `put_unroll`.
     """
-    self._episode_sequence += 1
     values = [[e.level_name, float(e.episode_return), int(e.episode_frames)]
               for e in episodes]
-    self._call('PutEpisodes', lambda session: json.dumps(dict(
-        session=session, sequence=self._episode_sequence,
-        episodes=values)).encode(), _CALL_SECONDS)
+    most = protocol.MAX_EPISODES_PER_CALL
+    for start in range(0, max(len(values), 1), most):
+      self._episode_sequence += 1
+      self._call(
+          'PutEpisodes',
+          lambda connection, part=values[start:start + most]: json.dumps(dict(
+              session=connection.session, sequence=self._episode_sequence,
+              episodes=part)).encode(), _CALL_SECONDS)
 
-  def act(self, requests):
-    """Opens a stream for inference at the learner.
+  def open_stream(self):
+    """Returns a new `stream.Stream`, for inference at the learner.
 
-    Args:
-      requests: An iterator of messages, bytes.
-
-    Returns:
-      An iterator of answers, bytes. It raises `grpc.RpcError`, which is to be
-      handed to `lost`; after that there may be another stream.
-
-    Raises:
-      TrainingDone, Refused, Closed.
-    """
-    session, _ = self._connect()
-    return self._act(
-        requests, metadata=self._metadata + (('session', str(session)),))
-
-  def lost(self, error):
-    """Takes note of a failed call, and waits before the next may be made.
+    What it raises at its end, besides `stream.Broken`, is as below.
 
     Raises:
       TrainingDone, Refused, Closed.
     """
-    if self._closed.is_set():
-      raise Closed() from error
-    code = error.code()
-    if code == grpc.StatusCode.OUT_OF_RANGE:
-      raise TrainingDone() from error
-    if code in _FATAL:
-      raise Refused(f'The learner at {self._address} refuses this actor: '
-                    f'{error.details()}.') from error
-    now = time.monotonic()
-    with self._lock:
-      if self._connected:
-        self._connected = False
-        self._lost_time = now
-        logging.warning('Lost the learner at %s: %s', self._address,
-                        error.details())
-        self._logged_time = now
-      elif now - self._logged_time >= _LOG_SECONDS:
-        self._logged_time = now
-        logging.warning(
-            'The learner at %s has been out of reach for %.0f s, trying on: %s',
-            self._address, now - self._lost_time, error.details())
-      wait = self._backoff.next()
-    if self._closed.wait(wait):
-      raise Closed() from error
+    connection = self._connect()
+    metadata = self._metadata + (
+        (protocol.SESSION_KEY, str(connection.session)),)
+    try:
+      return stream.Stream(
+          lambda requests: self._act(requests, metadata=metadata),
+          self._succeeded, lambda error: self._lost(error, connection))
+    except ValueError as e:  # The channel was closed.
+      raise Closed() from e
+
+  def sleep(self, seconds):
+    """Waits; raises Closed if the client is or gets closed."""
+    if self._closed.wait(seconds):
+      raise Closed()
 
   def close(self):
     """Ends all calls; those under way, and later ones, raise `Closed`."""
@@ -236,20 +236,29 @@ class LearnerClient:
     self._channel.close()
 
   def _call(self, name, make_request, timeout):
-    """Calls until it works; returns the answer and the learner's life."""
+    """Calls until it works.
+
+    Args:
+      name: The method.
+      make_request: A function of a `_Connection` that returns the message, or
+        None for none.
+      timeout: Seconds until a call has failed.
+
+    Returns:
+      A pair of the answer, None if there was no message, and the `_Connection`.
+    """
     while True:
-      session, life = self._connect()
-      request = make_request(session)
+      connection = self._connect()
+      request = make_request(connection)
       if request is None:
-        self.num_dropped += 1
-        return None, life
+        return None, connection
       try:
         answer = self._invoke(name, request, timeout)
       except grpc.RpcError as e:
-        self.lost(e)
+        self._lost(e, connection)
       else:
-        self._backoff.reset()
-        return answer, life
+        self._succeeded()
+        return answer, connection
 
   def _invoke(self, name, request, timeout):
     try:
@@ -258,27 +267,71 @@ class LearnerClient:
     except ValueError as e:  # The channel was closed.
       raise Closed() from e
 
+  def _succeeded(self):
+    self._backoff.reset()
+    self._wait_seconds = 0.
+
   def _connect(self):
-    """Says hello unless that is done; returns session and life."""
-    while True:
-      try:
-        with self._lock:
-          if not self._connected:
-            self._say_hello()
-          return self._session, self._life
-      except grpc.RpcError as e:
-        self.lost(e)
+    """Says hello unless that is done; returns the `_Connection`."""
+    with self._lock:
+      while self._connection is None:
+        self.sleep(self._wait_seconds)
+        try:
+          self._say_hello()
+        except grpc.RpcError as e:
+          self._raise_if_final(e)
+          self._note_failure(e)
+      return self._connection
 
   def _say_hello(self):
     request = dict(self._hello, run=self._run, session=self._session)
     answer = json.loads(self._invoke(
         'Hello', json.dumps(request).encode(), _CALL_SECONDS))
+    again = ''
     if answer['run'] != self._run:
-      if self._run:
-        logging.info('The learner at %s has been restarted.', self._address)
+      again = ', which has been restarted' if self._run else ''
       self._run = answer['run']
       self._life += 1
-      self._levels = {name: i for i, name in enumerate(answer['levels'])}
-      self._unroll_layout = self._make_unroll_layout(len(self._levels))
+    logging.info('Connected to the learner at %s%s', self._address, again)
     self._session = answer['session']
-    self._connected = True
+    levels = answer['levels']
+    self._connection = _Connection(
+        self._session, self._life,
+        {name: i for i, name in enumerate(levels)},
+        self._make_unroll_layout and self._make_unroll_layout(len(levels)))
+
+  def _lost(self, error, connection):
+    """Takes note of a failed call, unless it is the end."""
+    self._raise_if_final(error)
+    with self._lock:
+      # Another thread may have been here before, and connected again.
+      if self._connection is connection:
+        self._connection = None
+        self._lost_time = self._logged_time = time.monotonic()
+        self._wait_seconds = self._backoff.next()
+        logging.warning('Lost the learner at %s: %s', self._address,
+                        error.details())
+
+  def _raise_if_final(self, error):
+    if self._closed.is_set():
+      raise Closed() from error
+    if error.code() == grpc.StatusCode.OUT_OF_RANGE:
+      raise TrainingDone() from error
+    if error.code() in _FATAL:
+      raise Refused(f'The learner at {self._address} refuses this actor: '
+                    f'{error.details()}.') from error
+    reason, _ = security_lib.explain_failure(error.details())
+    if reason:
+      raise Refused(f'The learner at {self._address} is not to be trusted: '
+                    f'{reason}.') from error
+
+  def _note_failure(self, error):
+    """Of a Hello; says so once a minute."""
+    self._wait_seconds = self._backoff.next()
+    now = time.monotonic()
+    if now - self._logged_time >= _LOG_SECONDS:
+      self._logged_time = now
+      logging.warning(
+          'The learner at %s has been out of reach for %.0f s, trying on: %s%s',
+          self._address, now - self._lost_time, error.details(),
+          security_lib.explain_failure(error.details())[1])

@@ -1,22 +1,35 @@
 """What a learner and its actor jobs have to agree on, and their messages."""
 
 import collections
+import functools
 import json
+import struct
 
 import numpy as np
 
 from scalable_agent import environments
 from scalable_agent.environments import ArraySpec
+from scalable_agent.remote import frame_stacks
 from scalable_agent.remote import wire
 
 VERSION = 1
 SERVICE = 'scalable_agent.Learner'
+# Metadata of an `Act` stream: the number of its session.
+SESSION_KEY = 'session'
+MAX_EPISODES_PER_CALL = 4096
 
 # Settings that both ends need alike: what is in an unroll, and what the weights
 # mean. The rest of the configuration is each job's own.
 SHARED_SETTINGS = (
     'level_name', 'network', 'use_lstm', 'precision', 'width', 'height',
     'num_action_repeats', 'full_action_set', 'unroll_length', 'inference')
+
+# Those in an agreement that no flag sets.
+_NAMES = dict(
+    protocol='the version of the protocol',
+    num_actions='the number of actions',
+    observations='the list of observations')
+_MAX_QUOTED = 200
 
 UnrollMessage = collections.namedtuple(
     'UnrollMessage', 'session sequence level policy_version agent_state '
@@ -47,6 +60,7 @@ ActionsMessage.__doc__ = """Its answer: int32 [K] each."""
 _BOOL, _INT32, _INT64, _UINT64, _FLOAT32 = (
     ArraySpec((), np.dtype(dtype))
     for dtype in ('bool', 'int32', 'int64', 'uint64', 'float32'))
+_MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
 _KEEPALIVE_MS = 20_000
 
@@ -71,10 +85,17 @@ def difference(learner, actor):
     return 'the actor says nothing of its settings'
   for name, value in learner.items():
     if actor.get(name) != value:
-      shown = f'--{name}' if name in SHARED_SETTINGS else name
-      return (f'{shown} is {json.dumps(value)} at the learner, '
-              f'{json.dumps(actor.get(name))[:200]} at the actor')
+      return (f'{_NAMES.get(name, f"--{name}")} is {quote(value)} at the '
+              f'learner, {quote(actor.get(name))} at the actor')
   return ''
+
+
+def quote(value):
+  """Shows a value that came from outside: one line of ASCII, not too long."""
+  try:
+    return json.dumps(value)[:_MAX_QUOTED]
+  except RecursionError:
+    return '[...]'
 
 
 def _repeat(nest, *shape):
@@ -92,11 +113,13 @@ def _step_output(observation_spec):
       observation=tuple(observation_spec))
 
 
-def _word_bounds(prefix, observation_spec):
-  # The other observations are looked at as numbers, whatever they are.
-  return {f'{prefix}.observation.{i}': (-1, environments.NUM_HASH_BUCKETS - 1)
-          for i, spec in enumerate(observation_spec)
-          if np.dtype(spec.dtype) == np.int32}
+def _step_bounds(prefix, observation_spec):
+  # Numbers of words; other observations are numbers to the network, whatever
+  # they are.
+  bounds = {f'{prefix}.observation.{i}': (-1, environments.NUM_HASH_BUCKETS - 1)
+            for i, spec in enumerate(observation_spec)
+            if np.dtype(spec.dtype) == np.int32}
+  return dict(bounds, **{f'{prefix}.info.episode_step': (0, _MAX_INT32)})
 
 
 def unroll_layout(agent_state, agent_output, observation_spec, unroll_length,
@@ -118,12 +141,15 @@ def unroll_layout(agent_state, agent_output, observation_spec, unroll_length,
       agent_state=_repeat(one(agent_state)),
       env_outputs=_repeat(_step_output(observation_spec), unroll_length + 1),
       agent_outputs=_repeat(one(agent_output), unroll_length + 1))
-  return wire.Layout(template, dict(
-      _word_bounds('env_outputs', observation_spec), **{
+  bounds = dict(
+      _step_bounds('env_outputs', observation_spec), **{
           'sequence': (1, _MAX_INT64),
           'level': (0, num_levels - 1),
           'policy_version': (0, _MAX_INT64),
-          'agent_outputs.action': (0, num_actions - 1)}))
+          'agent_outputs.action': (0, num_actions - 1)})
+  if len(observation_spec) == 1 and frame_stacks.is_stack(observation_spec[0]):
+    return frame_stacks.StackedLayout(template, bounds)
+  return wire.Layout(template, bounds)
 
 
 def weights_layout(weights):
@@ -135,18 +161,66 @@ def weights_layout(weights):
   return wire.Layout(WeightsMessage(_INT64, _repeat(weights)))
 
 
-def steps_layout(observation_spec, size, num_environments):
-  """Returns the `wire.Layout` of `StepsMessage`s of `size` environments."""
-  return wire.Layout(
-      _repeat(StepsMessage(_INT32, _BOOL, _step_output(observation_spec)),
-              size),
-      dict(_word_bounds('step_output', observation_spec),
-           ids=(0, num_environments - 1)))
+class StepsLayouts:
+  """The layouts of `StepsMessage`s and their answers, by environments in them.
+  """
 
+  def __init__(self, observation_spec, num_environments, num_actions):
+    """Initializes the layouts.
 
-def actions_layout(size):
-  """Returns the `wire.Layout` of `ActionsMessage`s of `size` environments."""
-  return wire.Layout(_repeat(ActionsMessage(_INT32, _INT32), size))
+    Args:
+      observation_spec: A tuple of `ArraySpec`.
+      num_environments: Of the sender, N; there are layouts for 1 to N.
+      num_actions: Size of the action set.
+    """
+    self._spec = tuple(observation_spec)
+    self._num_environments = num_environments
+    self._num_actions = num_actions
+    one = _repeat(StepsMessage(_INT32, _BOOL, _step_output(self._spec)), 1)
+    self._bytes_per_environment = sum(
+        int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize
+        for _, leaf in wire.paths(one))
+    # Of the sizes that were seen alone: there may be thousands.
+    self._layouts = functools.cache(self._make)
+
+  def _make(self, size):
+    ids = (0, self._num_environments - 1)
+    steps = wire.Layout(
+        _repeat(StepsMessage(_INT32, _BOOL, _step_output(self._spec)), size),
+        dict(_step_bounds('step_output', self._spec), ids=ids))
+    actions = wire.Layout(
+        _repeat(ActionsMessage(_INT32, _INT32), size),
+        dict(ids=ids, actions=(0, self._num_actions - 1)))
+    return steps, actions
+
+  @property
+  def max_bytes(self):
+    """Length of the largest message."""
+    return self.of_size(self._num_environments)[0].num_bytes
+
+  def of_size(self, size):
+    """Returns the `wire.Layout`s of steps and actions of `size` environments.
+    """
+    return self._layouts(size)
+
+  def decode(self, message):
+    """Returns a `StepsMessage`, and the `wire.Layout` of the answer to it.
+
+    Raises:
+      wire.WireError: The message is not as agreed, or has one environment
+        twice.
+    """
+    # Only a guess at the size, which the layout's comparison makes sure of.
+    header = struct.unpack_from('<Q', message)[0] if len(message) >= 8 else 0
+    size, rest = divmod(len(message) - 8 - header, self._bytes_per_environment)
+    if rest or not 1 <= size <= self._num_environments:
+      raise wire.WireError(f'{len(message)} bytes are no steps of 1 to '
+                           f'{self._num_environments} environments')
+    layout, answer = self._layouts(size)
+    steps = layout.decode(message)
+    if len(np.unique(steps.ids)) < size:
+      raise wire.WireError('an environment is in the steps twice')
+    return steps, answer
 
 
 def channel_options(max_message_bytes):
@@ -157,18 +231,22 @@ def channel_options(max_message_bytes):
       one is refused before it is read into memory.
   """
   return [
-      ('grpc.max_receive_message_length', max_message_bytes),
+      # 32 bits are all there is for it.
+      ('grpc.max_receive_message_length', min(max_message_bytes, _MAX_INT32)),
       ('grpc.max_send_message_length', -1),
       # What a machine that lost power, or a cut cable, is noticed by.
       ('grpc.keepalive_time_ms', _KEEPALIVE_MS),
       ('grpc.keepalive_timeout_ms', _KEEPALIVE_MS),
+      # gRPC waits for this one where the other does not apply: a minute.
+      ('grpc.http2.ping_timeout_ms', _KEEPALIVE_MS),
       ('grpc.keepalive_permit_without_calls', 1),
       ('grpc.http2.max_pings_without_data', 0),
       ('grpc.http2.min_ping_interval_without_data_ms', _KEEPALIVE_MS // 2),
       ('grpc.http2.min_recv_ping_interval_without_data_ms', _KEEPALIVE_MS // 2),
+      # Its length says nothing of how long a compressed message gets.
+      ('grpc.compression_enabled_algorithms_bitset', 1),
       # Reconnecting is up to the client, which waits between its attempts.
       ('grpc.initial_reconnect_backoff_ms', 100),
-      ('grpc.min_reconnect_backoff_ms', 100),
       ('grpc.max_reconnect_backoff_ms', 1000),
       ('grpc.use_local_subchannel_pool', 1),
       # Two learners on a port would share its actors without a word.

@@ -1,8 +1,10 @@
 """Who may talk to a learner: addresses, tokens, TLS."""
 
-import collections
+import dataclasses
 import hmac
 import ipaddress
+import re
+import ssl
 
 from absl import logging
 import grpc
@@ -10,17 +12,34 @@ import grpc
 TOKEN_KEY = 'authorization'
 _SCHEME = b'Bearer '
 _MINIMUM_TOKEN_BYTES = 16
+# What gRPC says of a connection that will not come about, and what it means.
+_FINAL_FAILURES = (
+    ('CERTIFICATE_VERIFY_FAILED', 'its certificate is not signed by --tls_ca'),
+    ('Hostname Verification', 'its certificate is for another host'),
+    ('WRONG_VERSION_NUMBER', 'it does not use TLS, and this actor does'))
+_DOUBTFUL_FAILURE = 'Socket closed'
+_DOUBT = (' (If it is running: do both ends use TLS, and is the --tls_cert of '
+          'this actor signed by its --tls_ca?)')
+_HOST = re.compile(r'[A-Za-z0-9_][A-Za-z0-9._-]*')
+_PORT = re.compile(r'[0-9]{1,5}')
 
-Security = collections.namedtuple(
-    'Security', 'token tls_key tls_cert tls_ca', defaults=(b'', b'', b'', b''))
-Security.__doc__ = """What both ends know; every field is bytes, empty if unset.
 
-  token: The shared secret.
-  tls_key: This end's private key, PEM. A learner with one speaks TLS only.
-  tls_cert: The certificate chain that belongs to it, PEM.
-  tls_ca: Certificates that the other end's has to be signed by, PEM. A learner
-    with one accepts only actors that have a certificate.
-"""
+@dataclasses.dataclass(frozen=True)
+class Security:
+  """What both ends know; every field is bytes, empty if unset.
+
+  Attributes:
+    token: The shared secret.
+    tls_key: This end's private key, PEM. A learner with one speaks TLS only.
+    tls_cert: The certificate chain that belongs to it, PEM.
+    tls_ca: Certificates that the other end's has to be signed by, PEM. A
+      learner with one accepts only actors that have a certificate.
+  """
+  # Whatever prints one leaves the secrets out.
+  token: bytes = dataclasses.field(default=b'', repr=False)
+  tls_key: bytes = dataclasses.field(default=b'', repr=False)
+  tls_cert: bytes = dataclasses.field(default=b'', repr=False)
+  tls_ca: bytes = dataclasses.field(default=b'', repr=False)
 
 
 class SecurityError(ValueError):
@@ -33,12 +52,29 @@ def split_address(address):
   Raises:
     SecurityError: It is neither.
   """
-  host, colon, port = address.rpartition(':')
-  bare = host.strip('[]')
-  if (not colon or not bare or not port.isdigit() or int(port) > 65535 or
-      (':' in bare and host == bare)):
-    raise SecurityError(f'{address!r} is no address, expected host:port')
+  host, _, port = address.rpartition(':')
+  bare = host
+  if host.startswith('[') and host.endswith(']') and _is_v6(host[1:-1]):
+    bare = host[1:-1]
+  elif not _HOST.fullmatch(host):
+    bare = ''
+  if not bare or not _PORT.fullmatch(port) or not 1 <= int(port) <= 65535:
+    raise SecurityError(
+        f'{address!r} is no address, expected host:port with a port from 1 to '
+        '65535, and brackets around an IPv6 address')
   return bare, int(port)
+
+
+def join_address(host, port):
+  """Inverse of `split_address`."""
+  return f'[{host}]:{port}' if ':' in host else f'{host}:{port}'
+
+
+def _is_v6(host):
+  try:
+    return ipaddress.ip_address(host).version == 6
+  except ValueError:
+    return False
 
 
 def is_loopback(host):
@@ -82,16 +118,38 @@ def load(auth_token_file, tls_cert, tls_key, tls_ca):
     raise SecurityError(
         f'--auth_token_file={auth_token_file} has to hold one line of ASCII '
         'without spaces')
-  return Security(token, _read('tls_key', tls_key), _read('tls_cert', tls_cert),
-                  _read('tls_ca', tls_ca))
+  security = Security(
+      token, _read('tls_key', tls_key), _read('tls_cert', tls_cert),
+      _read('tls_ca', tls_ca))
+  # gRPC would only say that it cannot listen, or connect.
+  context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+  try:
+    if tls_cert:
+      context.load_cert_chain(tls_cert, tls_key, password='')
+  except (ssl.SSLError, ValueError) as e:
+    raise SecurityError(
+        f'--tls_cert={tls_cert} and --tls_key={tls_key} are no certificate '
+        f'(PEM) and the key to it, without a password: {e}') from e
+  try:
+    if tls_ca:
+      context.load_verify_locations(tls_ca)
+  except (ssl.SSLError, ValueError) as e:
+    raise SecurityError(
+        f'--tls_ca={tls_ca} holds no certificates (PEM): {e}') from e
+  return security
 
 
 def check_exposure(address, security, insecure_network):
-  """Refuses to listen beyond this machine without protection.
+  """Refuses to listen without the protection asked for, or with too little.
 
   Raises:
-    SecurityError: Anybody on the network could feed the learner.
+    SecurityError: Anybody on the network could feed the learner, or the
+      settings look as though they kept others out and do not.
   """
+  if security.tls_ca and not security.tls_key:
+    raise SecurityError(
+        '--tls_ca protects a learner only together with --tls_cert and '
+        '--tls_key')
   host, _ = split_address(address)
   if is_loopback(host) or insecure_network or security.token:
     return
@@ -120,7 +178,21 @@ def channel_credentials(security):
   if not (security.tls_ca or security.tls_key):
     return None
   return grpc.ssl_channel_credentials(
-      security.tls_ca or None, security.tls_key or None, security.tls_cert or None)
+      security.tls_ca or None, security.tls_key or None,
+      security.tls_cert or None)
+
+
+def explain_failure(details):
+  """Explains gRPC's details of a connection that failed.
+
+  Returns:
+    A pair of strings: why there is no use in trying again, '' if there may be,
+    and a hint to add to the details.
+  """
+  for sign, meaning in _FINAL_FAILURES:
+    if sign in details:
+      return meaning, ''
+  return '', _DOUBT if _DOUBTFUL_FAILURE in details else ''
 
 
 def metadata(security):
@@ -137,15 +209,13 @@ class Authenticator(grpc.ServerInterceptor):
     """Initializes the interceptor with the token, bytes; empty admits all."""
     self._expected = _SCHEME + token if token else None
 
-    def refuse(unused_request, context):
+    def refuse(unused_requests, context):
       context.abort(grpc.StatusCode.UNAUTHENTICATED,
                     'the token is missing or wrong (--auth_token_file)')
 
-    self._refusals = {
-        (False, False): grpc.unary_unary_rpc_method_handler(refuse),
-        (False, True): grpc.unary_stream_rpc_method_handler(refuse),
-        (True, False): grpc.stream_unary_rpc_method_handler(refuse),
-        (True, True): grpc.stream_stream_rpc_method_handler(refuse)}
+    # A stream, whatever the method is: it is refused before a message has come,
+    # where another kind would keep a thread until then.
+    self._refusal = grpc.stream_stream_rpc_method_handler(refuse)
 
   def intercept_service(self, continuation, handler_call_details):
     """See base class."""
@@ -158,5 +228,4 @@ class Authenticator(grpc.ServerInterceptor):
         given = value.encode() if isinstance(value, str) else value
     if hmac.compare_digest(given, self._expected):
       return handler
-    return self._refusals[handler.request_streaming,
-                          handler.response_streaming]
+    return self._refusal

@@ -1,8 +1,8 @@
 """The learner's end: takes unrolls, hands out weights, acts for others."""
 
-import collections
 import concurrent.futures
 import json
+import re
 import secrets
 import struct
 import threading
@@ -17,34 +17,21 @@ from scalable_agent import environments
 from scalable_agent import staging
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
+from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
 
 # Every call that waits for room in the queue, and every stream of `Act`,
 # occupies a thread, which is only made once it is needed.
 _MAX_THREADS = 4096
-_MAX_SESSIONS = 65536
-_MAX_EPISODES_PER_CALL = 4096
+_MAX_ENVIRONMENTS = 65536
 _MAX_TEXT_BYTES = 1 << 20
-_RECENT_SECONDS = 60.
 _CLOSE_GRACE_SECONDS = 1.
+_CHECK_SECONDS = 1.
+_SESSION = re.compile('[0-9]{1,20}')
 
 
 class ServiceError(RuntimeError):
   """The service cannot start; the message says why."""
-
-
-class _Session:
-  """A life of an actor job."""
-
-  def __init__(self, task, num_environments, levels):
-    self.task = task
-    self.num_environments = num_environments
-    self.levels = levels
-    self.lock = threading.Lock()
-    self.sequence = 0
-    self.episode_sequence = 0
-    self.seen = time.monotonic()
-    self.told = False
 
 
 class _Snapshot:
@@ -80,7 +67,8 @@ class Service:
   """
 
   def __init__(self, address, agreement, levels, unroll_layout, weights_layout,
-               put_unroll, report_episode, security, make_actor=None):
+               put_unroll, report_episode, security, make_actor=None,
+               max_environments=1024):
     """Starts to listen.
 
     Args:
@@ -96,6 +84,7 @@ class Service:
       security: A `security.Security`.
       make_actor: None, or, for inference at the learner, a function of a list
         of level names that returns an `actor.Actor` for so many environments.
+      max_environments: How many it can be, an int.
 
     Raises:
       ServiceError: The address cannot be listened on.
@@ -108,8 +97,8 @@ class Service:
     self._put_unroll = put_unroll
     self._report_episode = report_episode
     self._make_actor = make_actor
-    self._sessions = collections.OrderedDict()
-    self._lock = threading.Lock()
+    self._max_environments = max_environments
+    self._sessions = sessions_lib.Sessions()
     self._snapshot = None
     self._done = False
     self._closing = False
@@ -124,8 +113,10 @@ class Service:
     self._server = grpc.server(
         self._executor,
         interceptors=[security_lib.Authenticator(security.token)],
-        options=protocol.channel_options(
-            max(unroll_layout.num_bytes, _MAX_TEXT_BYTES)))
+        options=protocol.channel_options(max(
+            unroll_layout.num_bytes, _MAX_TEXT_BYTES,
+            self._steps_layouts(max_environments).max_bytes
+            if make_actor else 0)))
     self._server.add_generic_rpc_handlers([
         grpc.method_handlers_generic_handler(protocol.SERVICE, handlers)])
     credentials = security_lib.server_credentials(security)
@@ -150,9 +141,7 @@ class Service:
   @property
   def num_sessions(self):
     """Actor jobs heard of within the last minute."""
-    horizon = time.monotonic() - _RECENT_SECONDS
-    with self._lock:
-      return sum(session.seen > horizon for session in self._sessions.values())
+    return len(self._sessions.recent())
 
   def finish(self):
     """From now on, tells everyone who asks that training is done."""
@@ -173,10 +162,7 @@ class Service:
     self._executor.shutdown(wait=True)
 
   def _untold(self):
-    horizon = time.monotonic() - _RECENT_SECONDS
-    with self._lock:
-      return [session for session in self._sessions.values()
-              if session.seen > horizon and not session.told]
+    return [s for s in self._sessions.recent() if not s.told]
 
   def _end(self, context, session=None):
     """Says why nothing is served any more."""
@@ -187,11 +173,7 @@ class Service:
     context.abort(grpc.StatusCode.UNAVAILABLE, 'the learner is stopping')
 
   def _session(self, number, context):
-    with self._lock:
-      session = self._sessions.get(number)
-      if session:
-        session.seen = time.monotonic()
-        self._sessions.move_to_end(number)
+    session = self._sessions.find(number)
     if session is None:
       context.abort(grpc.StatusCode.NOT_FOUND, 'no such session')
     if self._done or self._closing:
@@ -209,54 +191,71 @@ class Service:
 
   def _hello(self, message, context):
     request = self._json(message, context)
-    if self._done or self._closing:
-      self._end(context)
-    difference = protocol.difference(
-        self._agreement, request.get('agreement'))
-    if difference:
-      context.abort(grpc.StatusCode.FAILED_PRECONDITION, difference)
-    task, count = request.get('task'), request.get('num_environments')
-    levels = request.get('levels')
-    if not (_is_int(task, 0, 2**31) and _is_int(count, 1, 2**16) and
-            isinstance(levels, list) and len(levels) == count and
-            all(isinstance(level, str) for level in levels)):
-      context.abort(grpc.StatusCode.INVALID_ARGUMENT,
-                    'expected a task, a number of environments and levels')
-    unknown = set(levels) - set(self._levels)
-    if unknown:
-      context.abort(
-          grpc.StatusCode.FAILED_PRECONDITION,
-          f'--level_name: the learner does not train {min(unknown)[:200]}')
     number = request.get('session')
-    if request.get('run') != self.run or not isinstance(number, int):
-      number = None
-    with self._lock:
-      if number not in self._sessions:
-        number = secrets.randbits(63)
-        self._sessions[number] = _Session(task, count, levels)
-        if len(self._sessions) > _MAX_SESSIONS:
-          self._sessions.popitem(last=False)
-        logging.info('Actor %d has joined with %d environments, from %s',
-                     task, count, context.peer())
+    session = None
+    if request.get('run') == self.run and _is_int(number):
+      session = self._sessions.find(number)
+    if self._done or self._closing:
+      self._end(context, session)
+    refusal = self._refusal(request)
+    if refusal:
+      context.abort(*refusal)
+    if session is None:
+      number = self._sessions.add(request['levels'])
+      logging.info('Actor %d has joined with %d environments, from %s',
+                   request['task'], len(request['levels']), context.peer())
     return json.dumps(dict(
         run=self.run, session=number, levels=self._levels)).encode()
 
+  def _refusal(self, request):
+    """Why an actor may not join, status and details; None if it may."""
+    precondition = grpc.StatusCode.FAILED_PRECONDITION
+    difference = protocol.difference(
+        self._agreement, request.get('agreement'))
+    if difference:
+      return precondition, difference
+    task, levels = request.get('task'), request.get('levels')
+    if not (_is_int(task, 0, 2**31) and isinstance(levels, list) and
+            0 < len(levels) <= _MAX_ENVIRONMENTS and
+            all(isinstance(level, str) for level in levels)):
+      return (grpc.StatusCode.INVALID_ARGUMENT,
+              'expected a task and the level of every environment')
+    unknown = set(levels) - set(self._levels)
+    if unknown:
+      return (precondition, '--level_name: the learner does not train '
+              f'{protocol.quote(min(unknown))}')
+    if self._make_actor and len(levels) > self._max_environments:
+      return (precondition, f'--envs_per_actor: {len(levels)} environments are '
+              'more than the --inference_maximum_batch_size of the learner, '
+              f'{self._max_environments}')
+    return None
+
   def _put(self, message, context):
     unroll = self._decode(self._unroll_layout, message, context)
-    session = self._session(int(unroll.session), context)
-    # An unroll that is sent again waits for its first sending to end.
-    with session.lock:
-      if unroll.sequence > session.sequence:
-        try:
+    with self._session(int(unroll.session), context) as session:
+      snapshot = self._snapshot
+      if snapshot and unroll.policy_version > snapshot.version:
+        context.abort(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f'policy_version is {unroll.policy_version}, and the newest is '
+            f'{snapshot.version}')
+      # An unroll that is sent again waits for its first sending to end.
+      while not session.lock.acquire(timeout=_CHECK_SECONDS):
+        if not context.is_active():
+          return b''
+      try:
+        if unroll.sequence > session.sequence:
           self._put_unroll(staging.ActorOutput(
               level_name=self._levels[unroll.level],
               agent_state=unroll.agent_state,
               env_outputs=unroll.env_outputs,
               agent_outputs=unroll.agent_outputs,
               policy_version=np.int64(unroll.policy_version)))
-        except staging.Closed:
-          self._end(context, session)
-        session.sequence = int(unroll.sequence)
+          session.sequence = int(unroll.sequence)
+      except staging.Closed:
+        self._end(context, session)
+      finally:
+        session.lock.release()
     return b''
 
   def _decode(self, layout, message, context):
@@ -271,16 +270,16 @@ class Service:
     sequence = request.get('sequence')
     if not (_is_int(sequence, 1, 2**63) and _is_int(request.get('session')) and
             isinstance(episodes, list) and
-            len(episodes) <= _MAX_EPISODES_PER_CALL and
+            len(episodes) <= protocol.MAX_EPISODES_PER_CALL and
             all(self._is_episode(episode) for episode in episodes)):
       context.abort(grpc.StatusCode.INVALID_ARGUMENT,
                     'expected a list of [level, return, frames]')
-    session = self._session(request['session'], context)
-    with session.lock:
-      if sequence > session.episode_sequence:
-        for episode in episodes:
-          self._report_episode(*episode)
-        session.episode_sequence = sequence
+    with self._session(request['session'], context) as session:
+      with session.lock:
+        if sequence > session.episode_sequence:
+          for episode in episodes:
+            self._report_episode(*episode)
+          session.episode_sequence = sequence
     return b''
 
   def _is_episode(self, episode):
@@ -296,62 +295,44 @@ class Service:
     except struct.error:
       context.abort(grpc.StatusCode.INVALID_ARGUMENT,
                     'expected a session and a version')
-    self._session(number, context)
-    snapshot = self._snapshot
-    if snapshot.version == known_version:
-      return b''
-    return snapshot.encoded(self._weights_layout)
+    with self._session(number, context):
+      snapshot = self._snapshot
+      if snapshot is None:
+        context.abort(grpc.StatusCode.UNAVAILABLE, 'there are no weights yet')
+      if snapshot.version == known_version:
+        return b''
+      return snapshot.encoded(self._weights_layout)
 
   def _act(self, messages, context):
-    number = dict(context.invocation_metadata()).get('session', '')
-    if not number.isdigit():
+    number = dict(context.invocation_metadata()).get(protocol.SESSION_KEY, '')
+    if not _SESSION.fullmatch(number):
       context.abort(grpc.StatusCode.INVALID_ARGUMENT, 'expected a session')
-    session = self._session(int(number), context)
-    if self._make_actor is None:
-      context.abort(grpc.StatusCode.FAILED_PRECONDITION,
-                    '--inference is "actor" at the learner')
-    actor = self._make_actor(session.levels)
-    size = session.num_environments
-    layouts = _StepsLayouts(self._observation_spec(), size)
-    try:
-      for message in messages:
-        session.seen = time.monotonic()
-        if self._done or self._closing:
-          self._end(context, session)
-        steps, answer = layouts.decode(message)
-        ids, actions = actor.act(
-            steps.ids, steps.step_output, steps.game_over)
-        yield answer.encode(protocol.ActionsMessage(ids, actions))
-    except wire.WireError as e:
-      context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(e))
-    except (staging.Closed, dynamic_batching.CancelledError):
-      self._end(context, session)
-    except grpc.RpcError:
-      return  # The connection ended; the actor comes back with another stream.
+    with self._session(int(number), context) as session:
+      if self._make_actor is None:
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION,
+                      '--inference is "actor" at the learner')
+      actor = self._make_actor(session.levels)
+      layouts = self._steps_layouts(len(session.levels))
+      try:
+        for message in messages:
+          if self._done or self._closing:
+            self._end(context, session)
+          steps, answer = layouts.decode(message)
+          ids, actions = actor.act(
+              steps.ids, steps.step_output, steps.game_over)
+          yield answer.encode(protocol.ActionsMessage(ids, actions))
+      except wire.WireError as e:
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(e))
+      except (staging.Closed, dynamic_batching.CancelledError):
+        self._end(context, session)
+      except grpc.RpcError:
+        return  # The connection ended; the actor comes back with another.
 
-  def _observation_spec(self):
-    return tuple(environments.ArraySpec(tuple(shape), np.dtype(dtype))
-                 for shape, dtype in self._agreement['observations'])
-
-
-class _StepsLayouts:
-  """The layouts of all numbers of environments that a stream may send."""
-
-  def __init__(self, observation_spec, num_environments):
-    self._by_length = {}
-    for size in range(1, num_environments + 1):
-      layout = protocol.steps_layout(observation_spec, size, num_environments)
-      self._by_length[layout.num_bytes] = (
-          layout, protocol.actions_layout(size))
-
-  def decode(self, message):
-    layout, answer = self._by_length.get(len(message), (None, None))
-    if layout is None:
-      raise wire.WireError(f'{len(message)} bytes are no steps as agreed')
-    steps = layout.decode(message)
-    if len(np.unique(steps.ids)) < len(steps.ids):
-      raise wire.WireError('ids are not distinct')
-    return steps, answer
+  def _steps_layouts(self, num_environments):
+    spec = [environments.ArraySpec(tuple(shape), np.dtype(dtype))
+            for shape, dtype in self._agreement['observations']]
+    return protocol.StepsLayouts(
+        spec, num_environments, self._agreement['num_actions'])
 
 
 def _is_int(value, low=0, high=2**64):

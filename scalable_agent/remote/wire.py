@@ -14,10 +14,13 @@ import numpy as np
 
 from scalable_agent.environments import ArraySpec
 
+# The format is little-endian, so other byte orders have no name in it.
 _DTYPES = {
-    'bool': 'BOOL', 'uint8': 'U8', 'int8': 'I8', 'int16': 'I16',
-    'uint16': 'U16', 'int32': 'I32', 'uint32': 'U32', 'int64': 'I64',
-    'uint64': 'U64', 'float16': 'F16', 'float32': 'F32', 'float64': 'F64'}
+    '|b1': 'BOOL', '|u1': 'U8', '|i1': 'I8', '<i2': 'I16', '<u2': 'U16',
+    '<i4': 'I32', '<u4': 'U32', '<i8': 'I64', '<u8': 'U64', '<f2': 'F16',
+    '<f4': 'F32', '<f8': 'F64'}
+# What the format keeps for itself.
+_RESERVED = '__metadata__'
 _ALIGNMENT = 8
 
 
@@ -78,7 +81,8 @@ class Layout:
         whatever this says.
 
     Raises:
-      ValueError: A dtype has no name in the format, or a path is unknown.
+      ValueError: A dtype or a path has no name in the format, two paths are
+        the same, or `bounds` has one that is unknown.
     """
     self._template = template
     named = paths(template)
@@ -87,6 +91,9 @@ class Layout:
       raise ValueError(f'bounds of {sorted(unknown)}, which the template lacks')
     self._bounds = bounds or {}
     self._names = [name for name, _ in named]
+    if (len(set(self._names)) < len(self._names) or
+        {'', _RESERVED} & set(self._names)):
+      raise ValueError(f'{self._names} do not name the arrays of a message')
     self._shapes = [tuple(leaf.shape) for _, leaf in named]
     self._dtypes = [np.dtype(leaf.dtype) for _, leaf in named]
     sizes = [int(np.prod(shape)) * dtype.itemsize
@@ -99,13 +106,13 @@ class Layout:
     entries = {}
     for i in self._order:
       dtype = self._dtypes[i]
-      if dtype.name not in _DTYPES:
+      if dtype.str not in _DTYPES:
         raise ValueError(f'{self._names[i]} is of {dtype}, which messages '
                          'cannot hold')
       self._offsets[i] = offset
       offset += sizes[i]
       entries[self._names[i]] = dict(
-          dtype=_DTYPES[dtype.name], shape=self._shapes[i],
+          dtype=_DTYPES[dtype.str], shape=self._shapes[i],
           data_offsets=[self._offsets[i], offset])
     text = json.dumps(entries, separators=(',', ':')).encode()
     text += b' ' * (-len(text) % _ALIGNMENT)

@@ -1,0 +1,134 @@
+"""Keeps the maps that DeepMind Lab compiles, for episodes and runs to come."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+# Exit statuses of `_PROGRAM`, beside 0.
+_NOT_FOUND = 3
+_FAILED = 4
+_PROGRAM = f'import sys, {__name__} as m; sys.exit(m.main(*sys.argv[1:]))'
+
+_COPY_TIMEOUT_SECONDS = 120.
+
+
+class LocalLevelCache:
+  """A level cache for `deepmind_lab.Lab`: one file per compiled map.
+
+  Any number of processes and machines may share a directory: a file gets its
+  name only once it is whole. A cache that cannot be read or written costs the
+  time to compile, not the episode.
+  """
+
+  def __init__(self, cache_dir='/tmp/level_cache'):
+    """Initializes the cache.
+
+    Args:
+      cache_dir: A local directory, which is made, or any path that
+        `tf.io.gfile` knows, such as gs://bucket/directory. Such a path needs
+        TensorFlow, and some seconds per map.
+    """
+    self._cache_dir = os.fspath(cache_dir)
+    if not _is_remote(self._cache_dir):
+      os.makedirs(self._cache_dir, exist_ok=True)
+
+  def fetch(self, key, pk3_path):
+    """Copies a map out of the cache.
+
+    Args:
+      key: A string that the engine names the map by.
+      pk3_path: Where the engine wants it.
+
+    Returns:
+      Whether the cache had it.
+    """
+    return self._try_copy(self._path(key), pk3_path)
+
+  def write(self, key, pk3_path):
+    """Copies a map that was compiled, to `pk3_path`, into the cache."""
+    self._try_copy(pk3_path, self._path(key))
+
+  def _path(self, key):
+    return os.path.join(self._cache_dir, key)
+
+  def _try_copy(self, source, target):
+    try:
+      _copy(source, target)
+      return True
+    except FileNotFoundError:
+      return False
+    except (OSError, subprocess.TimeoutExpired) as e:
+      print(f'The level cache {self._cache_dir} is of no help: {e}',
+            file=sys.stderr)
+      return False
+
+
+def _is_remote(path):
+  return '://' in path
+
+
+def _copy(source, target):
+  """Copies a file to where it was not, or was the same.
+
+  Raises:
+    FileNotFoundError: There is no such source.
+    OSError: It cannot be copied.
+  """
+  if not _is_remote(source) and not _is_remote(target):
+    temporary = _temporary_name(target)
+    try:
+      shutil.copyfile(source, temporary)
+      os.replace(temporary, target)
+    except BaseException:
+      if os.path.exists(temporary):
+        os.remove(temporary)
+      raise
+  elif 'deepmind_lab' in sys.modules:
+    _copy_elsewhere(source, target)
+  else:
+    _copy_with_tensorflow(source, target)
+
+
+def _temporary_name(path):
+  return f'{path}.{socket.gethostname()}.{os.getpid()}.tmp'
+
+
+def _copy_elsewhere(source, target):
+  """Copies in another process: the engine crashes where TensorFlow is loaded.
+  """
+  result = subprocess.run(
+      [sys.executable, '-c', _PROGRAM, source, target], check=False,
+      stdin=subprocess.DEVNULL, capture_output=True, text=True,
+      timeout=_COPY_TIMEOUT_SECONDS)
+  if result.returncode == _NOT_FOUND:
+    raise FileNotFoundError(source)
+  if result.returncode:
+    lines = result.stderr.strip().splitlines() or ['it does not say why']
+    raise OSError(f'copying {source} to {target} failed: {lines[-1]}')
+
+
+def _copy_with_tensorflow(source, target):
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  import tensorflow as tf
+  temporary = _temporary_name(target)
+  try:
+    tf.io.gfile.copy(source, temporary, overwrite=True)
+    tf.io.gfile.rename(temporary, target, overwrite=True)
+  except tf.errors.NotFoundError as e:
+    raise FileNotFoundError(e.message) from e
+  except tf.errors.OpError as e:
+    raise OSError(e.message) from e
+
+
+def main(source, target):
+  """Copies one file with TensorFlow; returns the exit status."""
+  try:
+    _copy_with_tensorflow(source, target)
+    return 0
+  except FileNotFoundError:
+    return _NOT_FOUND
+  except OSError as e:
+    print(e, file=sys.stderr)
+    return _FAILED

@@ -1,0 +1,1 @@
+"""What runs have come to: read, compared with published scores, and shown."""

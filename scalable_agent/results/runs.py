@@ -1,0 +1,190 @@
+"""Reads what runs left in their log directories, finished or not."""
+
+import collections
+import csv
+import json
+import os
+
+import numpy as np
+
+from scalable_agent.results import benchmarks
+
+Run = collections.namedtuple(
+    'Run', 'logdir config frames games tested tested_frames')
+Run.__doc__ = """A log directory.
+
+  logdir: Its path.
+  config: The settings of `config.json`, a dict, empty if there is none.
+  frames: Environment frames that the run has got to.
+  games: A dict of level to `Games`, by the order of their first game.
+  tested: A dict of level to the returns of its test games, float64 [G]; empty
+    if the run was not tested.
+  tested_frames: Environment frames at the test, None if there was none.
+"""
+
+Games = collections.namedtuple('Games', 'frames returns')
+Games.__doc__ = """The training games of a level, in the order of their ends.
+
+  frames: int64 [G], environment frames of the run when they ended.
+  returns: float64 [G], their unclipped returns.
+"""
+
+# Settings that make an agent what it is. The others are about the machine, or
+# name the run.
+SETTINGS = (
+    'architecture', 'network', 'use_lstm', 'batch_size', 'unroll_length',
+    'num_action_repeats', 'width', 'height', 'full_action_set',
+    'total_environment_frames', 'learning_rate', 'decay', 'momentum', 'epsilon',
+    'gradient_norm_clip', 'entropy_cost', 'baseline_cost', 'discounting',
+    'reward_clipping', 'clip_rho_threshold', 'clip_pg_rho_threshold',
+    'vtrace_lambda', 'precision')
+
+
+def _read_json(path):
+  try:
+    with open(path) as f:
+      value = json.load(f)
+  except FileNotFoundError:
+    return {}
+  except ValueError as e:
+    raise ValueError(f'{path} is not readable as JSON: {e}') from e
+  if not isinstance(value, dict):
+    raise ValueError(f'{path} holds no JSON object.')
+  return value
+
+
+def read_games(logdir):
+  """Reads `episodes.csv`.
+
+  Args:
+    logdir: The run's directory.
+
+  Returns:
+    A dict of level name to `Games`. Lines that are still being written are left
+    out.
+
+  Raises:
+    FileNotFoundError: The run has none.
+  """
+  levels = {}
+  with open(os.path.join(logdir, 'episodes.csv'), newline='') as f:
+    for row in csv.DictReader(f):
+      if None in row.values():
+        continue
+      try:
+        game = int(row['frames']), float(row['episode_return'])
+        int(row['episode_frames'])
+      except (ValueError, KeyError):
+        continue
+      levels.setdefault(row['level'], []).append(game)
+  return {level: Games(np.array([frames for frames, _ in games]),
+                       np.array([value for _, value in games]))
+          for level, games in levels.items()}
+
+
+def _last_frames(logdir):
+  """Frames by the last whole line of `metrics.jsonl`, 0 if there is none."""
+  frames = 0
+  try:
+    with open(os.path.join(logdir, 'metrics.jsonl')) as f:
+      for line in f:
+        try:
+          frames = int(json.loads(line)['frames'])
+        except (ValueError, KeyError, TypeError):
+          pass
+  except FileNotFoundError:
+    pass
+  return frames
+
+
+def read(logdir):
+  """Reads a run.
+
+  Args:
+    logdir: Its directory.
+
+  Returns:
+    A `Run`.
+
+  Raises:
+    FileNotFoundError: There is neither a configuration nor a game in it.
+    ValueError: A file in it is not what it should be.
+  """
+  config = _read_json(os.path.join(logdir, 'config.json'))
+  try:
+    games = read_games(logdir)
+  except FileNotFoundError:
+    if not config:
+      raise FileNotFoundError(
+          f'{logdir} holds no run: it has neither config.json nor '
+          'episodes.csv.') from None
+    games = {}
+  scores = _read_json(os.path.join(logdir, 'test_scores.json'))
+  try:
+    tested = {level: np.array(score['episode_returns'], np.float64)
+              for level, score in scores.get('levels', {}).items()}
+  except (AttributeError, KeyError, TypeError) as e:
+    raise ValueError(
+        f'{logdir}/test_scores.json holds no test scores ({e!r}).') from e
+  ends = [g.frames[-1] for g in games.values()] + [_last_frames(logdir)]
+  return Run(logdir, config, int(max(ends)), games, tested,
+             scores.get('frames'))
+
+
+def levels_of(run):
+  """The levels that a run has had games of, or was to have."""
+  name = run.config.get('level_name')
+  expected = benchmarks.levels_of_suite(name) or ([name] if name else [])
+  return list(dict.fromkeys([*run.games, *run.tested, *expected]))
+
+
+def _settings(run):
+  """What makes two runs seeds of one agent, if it is equal."""
+  if not run.config:
+    return (('logdir', run.logdir),)
+  name = run.config.get('level_name')
+  return tuple([(name_, run.config.get(name_)) for name_ in SETTINGS] +
+               [('suite', bool(benchmarks.levels_of_suite(name)))])
+
+
+def _name(settings, shared):
+  """What to call an agent, given the settings that all agents share."""
+  values = dict(settings)
+  if 'logdir' in values:
+    return os.path.basename(os.path.normpath(values['logdir']))
+  parts = [str(values['network'])]
+  if values['use_lstm']:
+    parts.append('LSTM')
+  if values['suite']:
+    parts.append('multi-task')
+  parts += [f'{name}={value}' for name, value in settings
+            if name not in shared | {'network', 'use_lstm', 'suite'}]
+  return ', '.join(parts)
+
+
+def group(all_runs):
+  """Puts the seeds of an agent together.
+
+  Two runs are of one agent if they differ in nothing but level, seed and what
+  is about the machine. A run without a configuration is an agent of its own.
+
+  Args:
+    all_runs: A list of `Run`s.
+
+  Returns:
+    A dict of a name for the agent, which says how it differs from the others,
+    to its list of `Run`s.
+  """
+  by_settings = collections.defaultdict(list)
+  for run in all_runs:
+    by_settings[_settings(run)].append(run)
+  known = [dict(s) for s in by_settings if s[0][0] != 'logdir']
+  shared = {name for name in SETTINGS
+            if len({values[name] for values in known}) <= 1}
+  agents = {}
+  for settings, seeds in by_settings.items():
+    name = _name(settings, shared)
+    if name in agents:
+      name = f'{name} ({seeds[0].logdir})'
+    agents[name] = seeds
+  return agents

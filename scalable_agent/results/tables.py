@@ -1,0 +1,190 @@
+"""Tables of scores, for people and as CSV."""
+
+import collections
+import csv
+import io
+
+from scalable_agent.results import scores as scores_lib
+
+Table = collections.namedtuple('Table', 'header rows')
+Table.__doc__ = """Text in rows and columns; a row's first cell names it.
+
+  header: A list of C strings.
+  rows: A list of lists of C strings.
+"""
+
+MISSING = '–'
+
+CSV_FIELDS = ('suite', 'agent', 'level', 'score', 'standard_error',
+              'human_normalized_percent', 'source', 'seeds', 'games', 'frames',
+              'total_frames', 'random', 'human')
+
+
+def _count(number, noun):
+  return f'{number} {noun}' + ('' if number == 1 else 's')
+
+
+def millions(frames):
+  """Frames as a person reads them."""
+  if frames is None:
+    return '? frames'
+  return f'{frames / 1e6:,.4g}M frames'
+
+
+def origin(score):
+  """Says what a `scores.Score` is from, in a few words."""
+  if score.source == 'no run':
+    return 'no run'
+  parts = []
+  if score.source == 'no game':
+    parts.append('no game finished yet')
+  else:
+    parts.append(f'{score.source}, {_count(score.games, "game")}')
+  parts.append(_count(score.seeds, 'seed'))
+  frames = millions(score.frames)
+  if score.total_frames and (score.frames or 0) < score.total_frames:
+    frames += f' of {score.total_frames / 1e6:,.4g}M, unfinished'
+  return ', '.join(parts + [frames])
+
+
+def number(value, digits=1):
+  """A number as a person reads it; None is missing."""
+  return MISSING if value is None else f'{value:,.{digits}f}'
+
+
+def _mean(score):
+  if score.mean is None:
+    return MISSING
+  text = number(score.mean)
+  if score.standard_error is not None:
+    text += f' ± {number(score.standard_error)}'
+  return text
+
+
+def level_table(benchmark, agents):
+  """Every level of a suite, with what is published beside.
+
+  Args:
+    benchmark: A `benchmarks.Benchmark`.
+    agents: A dict of name to a list of `runs.Run`s.
+
+  Returns:
+    A `Table`; levels without a score are marked.
+  """
+  header = ['level']
+  for agent in agents:
+    header += [agent, 'human-normalised', 'from']
+  header += ['random', 'human', *benchmark.columns]
+  rows = []
+  for level in benchmark.levels:
+    row = [level]
+    for seeds in agents.values():
+      score = scores_lib.score(seeds, level)
+      percent = scores_lib.percentages(benchmark, {level: score.mean})
+      row += [_mean(score),
+              f'{number(percent[level])} %' if percent else MISSING,
+              origin(score)]
+    row += [number(benchmark.random[level]), number(benchmark.human[level])]
+    row += [number(column[level]) for column in benchmark.columns.values()]
+    rows.append(row)
+  return Table(header, rows)
+
+
+def plain_table(levels, agents):
+  """As `level_table`, of levels that belong to no suite."""
+  header = ['level']
+  for agent in agents:
+    header += [agent, 'from']
+  rows = []
+  for level in levels:
+    row = [level]
+    for seeds in agents.values():
+      score = scores_lib.score(seeds, level)
+      row += [_mean(score), origin(score)]
+    rows.append(row)
+  return Table(header, rows)
+
+
+def suite_table(benchmark, agents):
+  """Statistics of human-normalised scores, with what is published beside.
+
+  Below agents that lack levels, the published ones are also taken of the levels
+  that these have.
+  """
+  total = len(benchmark.levels)
+  names = list(benchmark.statistics)
+  header = ['agent', 'levels'] + names + [f'{name}, as printed'
+                                          for name in names]
+  rows = []
+
+  def add(agent, percent, printed):
+    found = scores_lib.statistics(benchmark, percent.values())
+    count = f'{len(percent)} of {total}'
+    if not percent:
+      count = MISSING
+    elif len(percent) < total:
+      count += ', incomplete'
+    rows.append(
+        [agent, count] +
+        [f'{number(found[name])} %' if found else MISSING for name in names] +
+        [MISSING if value is None else f'{value:g} %' for value in printed])
+
+  nothing = [None] * len(names)
+  published = {agent: scores_lib.percentages(benchmark, column)
+               for agent, column in benchmark.columns.items()}
+  by_levels = collections.defaultdict(list)
+  for agent, seeds in agents.items():
+    mine = scores_lib.percentages(benchmark, {
+        level: scores_lib.score(seeds, level).mean
+        for level in benchmark.levels})
+    by_levels[tuple(mine)].append((agent, mine))
+  for levels, same in by_levels.items():
+    for agent, mine in same:
+      add(agent, mine, nothing)
+    if 0 < len(levels) < total:
+      for other, percent in published.items():
+        add(f'{other}: the same levels',
+            {level: percent[level] for level in levels if level in percent},
+            nothing)
+  for other, percent in published.items():
+    add(other, percent, benchmark.printed.get(other, nothing))
+  for other, printed in benchmark.printed.items():
+    if other not in published:
+      add(other, {}, printed)
+  return Table(header, rows)
+
+
+def to_csv(sections):
+  """Every score as a row.
+
+  Args:
+    sections: A list of `document.Section`s.
+
+  Returns:
+    CSV text with `CSV_FIELDS` and a column for each published agent; what is
+    missing is empty.
+  """
+  columns = list(dict.fromkeys(
+      name for benchmark, _, _ in sections if benchmark
+      for name in benchmark.columns))
+  text = io.StringIO()
+  writer = csv.DictWriter(text, CSV_FIELDS + tuple(columns), restval='',
+                          lineterminator='\n')
+  writer.writeheader()
+  for benchmark, levels, agents in sections:
+    for level in levels:
+      for agent, seeds in agents.items():
+        score = scores_lib.score(seeds, level)
+        row = dict(
+            score._asdict(), agent=agent, level=level, score=score.mean)
+        del row['mean']
+        if benchmark:
+          row.update(
+              {name: column[level]
+               for name, column in benchmark.columns.items()},
+              suite=benchmark.name, random=benchmark.random[level],
+              human=benchmark.human[level],
+              human_normalized_percent=scores_lib.percentages(
+                  benchmark, {level: score.mean}).get(level))
+        writer.writerow(row)
+  return text.getvalue()

@@ -1,0 +1,54 @@
+"""A report as HTML."""
+
+import base64
+import html.parser
+
+from scalable_agent.results import document
+from scalable_agent.results import page
+from scalable_agent.results import tables
+
+_BLOCKS = [
+    document.Heading('A < B'), document.Paragraph('x & "y"'),
+    tables.Table(['level', '<score>'], [['pong', '1'], ['<b>', '–']]),
+    document.Picture('pong', b'one'), document.Picture('a"b', b'two'),
+    document.Paragraph('the end')]
+
+
+class Balance(html.parser.HTMLParser):
+  """Checks that what is opened is closed, and keeps what is said."""
+
+  def __init__(self):
+    super().__init__()
+    self.open, self.data, self.images = [], [], []
+
+  def handle_starttag(self, tag, attrs):
+    if tag == 'img':
+      self.images.append(dict(attrs))
+    elif tag not in ('meta', 'link'):
+      self.open.append(tag)
+
+  def handle_endtag(self, tag):
+    assert self.open.pop() == tag
+
+  def handle_data(self, data):
+    self.data.append(data.strip())
+
+
+def _parsed():
+  parser = Balance()
+  parser.feed(page.render(_BLOCKS))
+  assert parser.open == []
+  return parser
+
+
+def test_text_is_escaped():
+  data = _parsed().data
+  assert {'A < B', 'x & "y"', '<score>', '<b>', 'the end'} <= set(data)
+
+
+def test_pictures_are_in_the_page():
+  images = _parsed().images
+  assert [image['alt'] for image in images] == [
+      'Learning curve of pong', 'Learning curve of a"b']
+  assert [base64.b64decode(image['src'].split(',')[1])
+          for image in images] == [b'one', b'two']

@@ -1,0 +1,29 @@
+"""Tests of `transport`: the measurement runs, and adds up."""
+
+import pytest
+
+from scalable_agent import transport
+
+_SHAPE = transport.Shape((36, 48, 3), 5, 4, True, 'shallow')
+
+
+def test_unrolls_and_weights_pass_between_processes():
+  results = transport.measure_transport(.5, (2,), dict(small=_SHAPE))
+  (row,) = results['small']
+  assert set(row) == {
+      'connections', 'unroll_mb', 'weights_mb', 'unrolls_mb_per_second',
+      'plain_unrolls_mb_per_second', 'unrolls_ratio', 'weights_per_second',
+      'plain_weights_per_second', 'frames_per_second',
+      'unrolls_mb_per_learner_cpu_second',
+      'memory_kb_per_connection'}
+  assert row['connections'] == 2
+  # Six frames, and little else.
+  assert 6 * 36 * 48 * 3 < 1e6 * row['unroll_mb'] < 1.2 * 6 * 36 * 48 * 3
+  assert row['unrolls_mb_per_second'] > 0.
+  assert row['weights_per_second'] > 0.
+  assert row['unrolls_ratio'] == pytest.approx(
+      row['unrolls_mb_per_second'] / row['plain_unrolls_mb_per_second'])
+  # 5 agent steps of 4 frames in each unroll.
+  assert row['frames_per_second'] == pytest.approx(
+      20 * row['unrolls_mb_per_second'] / row['unroll_mb'])
+  transport.print_transport(results)
