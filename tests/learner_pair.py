@@ -20,8 +20,8 @@ from scalable_agent import synchronization
 from tests import learners
 
 NUM_STEPS = 20
-# Which is less than the norm of the whole gradient.
-OPTIMIZER = learners.OPTIMIZER._replace(gradient_norm_clip=10.)
+# So that some gradients are clipped, and some are not.
+OPTIMIZER = learners.OPTIMIZER._replace(gradient_norm_clip=20.)
 
 
 def free_ports(count):

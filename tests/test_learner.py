@@ -514,3 +514,15 @@ def test_unchanged_state_is_not_saved_again(tmp_path):
   other.restore()
   assert other.save() == path
   assert os.stat(path + '.index').st_mtime_ns == modified
+
+
+def test_variables_are_the_whole_state():
+  """With those of another, a learner goes on as that does."""
+  one, other = _make_learner(), _make_learner(seed=2)
+  for i in range(3):
+    _step(one, _batch(i))
+  for variable, value in zip(other.variables(), one.variables()):
+    variable.assign(value)
+  assert _step(other, _batch(3)) == _step(one, _batch(3))
+  _assert_equal(_locals(other, 0), _locals(one, 0))
+  assert (other.frames, other.steps) == (one.frames, one.steps)

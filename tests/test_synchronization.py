@@ -52,10 +52,13 @@ class _FakeRun:
   def __init__(self, batches, due=synchronization.Due(False, False)):
     self._batches = list(batches)
     self._due = due
+    self._num_calls = 0
     self.times = timing.StageTimes()
 
   def next_batch(self, unused_stop, seconds):
     assert seconds < 1.
+    self._num_calls += 1
+    assert self._num_calls < 100, 'polled for ever'
     batch = self._batches.pop(0) if self._batches else None
     if isinstance(batch, Exception):
       raise batch
@@ -213,6 +216,6 @@ def test_weights_hash():
   assert digits == synchronization.weights_hash(
       dict(reversed(list(weights.items()))))
   others = [dict(weights, a=-weights['a']), dict(a=weights['a']),
-            dict(c=weights['a'], b=weights['b'])]
+            dict(a=weights['a'], c=weights['b'])]
   for other in others:
     assert synchronization.weights_hash(other) != digits
