@@ -1,0 +1,122 @@
+import multiprocessing
+import os
+import subprocess
+import sys
+
+import pytest
+
+from scalable_agent import environments
+from scalable_agent.environments import level_cache
+
+pytestmark = pytest.mark.usefixtures('bounded')
+
+
+@pytest.fixture
+def local(tmp_path):
+  return environments.LocalLevelCache(str(tmp_path / 'cache' / 'maps'))
+
+
+def _write(path, text):
+  path.write_text(text)
+  return str(path)
+
+
+def test_fetches_what_was_written(local, tmp_path):
+  assert local.fetch('key', str(tmp_path / 'none')) is False
+  assert not (tmp_path / 'none').exists()
+  local.write('key', _write(tmp_path / 'map.pk3', 'a map'))
+  (tmp_path / 'map.pk3').unlink()
+  assert local.fetch('key', str(tmp_path / 'fetched')) is True
+  assert (tmp_path / 'fetched').read_text() == 'a map'
+  assert local.fetch('other', str(tmp_path / 'none')) is False
+  assert os.listdir(tmp_path / 'cache' / 'maps') == ['key']
+
+
+def test_another_instance_on_the_same_directory(local, tmp_path):
+  local.write('key', _write(tmp_path / 'map.pk3', 'a map'))
+  other = environments.LocalLevelCache(tmp_path / 'cache' / 'maps')
+  assert other.fetch('key', str(tmp_path / 'fetched'))
+
+
+def test_a_file_has_its_name_only_once_it_is_whole(local, tmp_path,
+                                                   monkeypatch):
+  """A copy that is interrupted leaves nothing to be fetched."""
+
+  def copy_half(source, target):
+    with open(source) as f, open(target, 'w') as g:
+      g.write(f.read()[:3])
+    raise KeyboardInterrupt()
+
+  monkeypatch.setattr(level_cache.shutil, 'copyfile', copy_half)
+  with pytest.raises(KeyboardInterrupt):
+    local.write('key', _write(tmp_path / 'map.pk3', 'a map'))
+  monkeypatch.undo()
+  assert not local.fetch('key', str(tmp_path / 'fetched'))
+  assert not os.listdir(tmp_path / 'cache' / 'maps')
+
+
+def test_a_cache_that_fails_is_only_slow(local, tmp_path, monkeypatch, capfd):
+  def fail(source, target):
+    raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(level_cache.shutil, 'copyfile', fail)
+  local.write('key', _write(tmp_path / 'map.pk3', 'a map'))
+  assert local.fetch('key', str(tmp_path / 'fetched')) is False
+  assert 'No space left' in capfd.readouterr().err
+
+
+def _write_often(directory, number, barrier):
+  cache = level_cache.LocalLevelCache(directory)
+  path = os.path.join(directory, '..', f'{number}.pk3')
+  with open(path, 'w') as f:
+    f.write('a map' * 100000)
+  barrier.wait()
+  for _ in range(20):
+    cache.write('key', path)
+    assert cache.fetch('key', path + '.fetched')
+    assert os.path.getsize(path + '.fetched') == 500000
+
+
+def test_many_processes_at_once(tmp_path):
+  """Whoever fetches while others write gets a whole file."""
+  directory = tmp_path / 'maps'
+  context = multiprocessing.get_context('spawn')
+  barrier = context.Barrier(3)
+  processes = [
+      context.Process(target=_write_often, args=(str(directory), i, barrier))
+      for i in range(3)]
+  for process in processes:
+    process.start()
+  for process in processes:
+    process.join()
+  assert [process.exitcode for process in processes] == [0] * 3
+  assert os.listdir(directory) == ['key']
+
+
+def test_paths_of_tensorflow(tmp_path):
+  """`ram://` is a file system of its own that only TensorFlow knows."""
+  cache = environments.LocalLevelCache('ram://maps')
+  assert cache.fetch('key', str(tmp_path / 'none')) is False
+  cache.write('key', _write(tmp_path / 'map.pk3', 'a map'))
+  assert cache.fetch('key', str(tmp_path / 'fetched')) is True
+  assert (tmp_path / 'fetched').read_text() == 'a map'
+  assert sorted(os.listdir(tmp_path)) == ['fetched', 'map.pk3']
+
+
+def test_tensorflow_stays_out_of_the_engines_process(tmp_path):
+  """Another process copies; file:// stands for what is far away."""
+  (tmp_path / 'maps').mkdir()
+  (tmp_path / 'map.pk3').write_text('a map')
+  program = f'''
+import sys
+sys.modules['deepmind_lab'] = sys
+from scalable_agent import environments
+cache = environments.LocalLevelCache('file://{tmp_path}/maps')
+assert not cache.fetch('key', '{tmp_path}/none')
+cache.write('key', '{tmp_path}/map.pk3')
+assert cache.fetch('key', '{tmp_path}/fetched')
+assert 'tensorflow' not in sys.modules
+'''
+  subprocess.run([sys.executable, '-c', program], check=True, timeout=110)
+  assert (tmp_path / 'fetched').read_text() == 'a map'
+  assert os.listdir(tmp_path / 'maps') == ['key']
