@@ -69,5 +69,7 @@ def write_gif(path, frames, num_action_repeats):
   first = next(images)
   temporary = f'{path}.{os.getpid()}.tmp'
   first.save(temporary, format='gif', save_all=True, append_images=images,
-             duration=1000 * num_action_repeats // _FRAMES_PER_SECOND, loop=0)
+             # A GIF counts in hundredths of a second.
+             duration=10 * round(100 * num_action_repeats / _FRAMES_PER_SECOND),
+             loop=0)
   os.replace(temporary, path)

@@ -11,6 +11,7 @@ import pty
 import struct
 import termios
 import threading
+import time
 
 from hypothesis import given
 from hypothesis import settings
@@ -329,6 +330,19 @@ def test_the_mean_is_over_the_last_100_games(tmp_path, caplog):
   assert 'mean return 99.50 over 100 games' in caplog.text
 
 
+def _read_until(descriptor, end):
+  """What a terminal has been sent, which may take a while on a busy machine."""
+  text = ''
+  deadline = time.monotonic() + 60
+  while not text.endswith(end):
+    assert time.monotonic() < deadline, text
+    try:
+      text += os.read(descriptor, 4096).decode()
+    except BlockingIOError:
+      time.sleep(.01)
+  return text
+
+
 @pytest.mark.parametrize('columns', [20, 80])
 def test_on_a_terminal_one_line_is_overwritten(columns):
   """Never as wide as the terminal, which would make it two lines."""
@@ -341,9 +355,9 @@ def test_on_a_terminal_one_line_is_overwritten(columns):
     progress.show('a longer first text')
     progress.show('x' * 100)
     progress.show('last')
-    shown = os.read(master, 4096).decode()
+    shown = _read_until(master, 'last')
     progress.end()
-    ended = os.read(master, 4096).decode()
+    ended = _read_until(master, '\n')
   os.close(master)
   assert '\n' not in shown
   lines = shown.split('\r\x1b[K')
