@@ -218,7 +218,10 @@ class _ReplayPool(environments.Pool):
     self.num_environments = num_environments
     self.num_actions = pool.num_actions
     self.level_names = pool.level_names[:1] * num_environments
-    self._step_output = _repeat(step_output, size)
+    # With a step count of 0, unrolls would begin anew each time.
+    info = step_output.info
+    self._step_output = _repeat(step_output._replace(info=info._replace(
+        episode_step=info.episode_step + 1)), size)
     self._game_over = np.zeros([size], bool)
     self._turns = np.arange(num_environments, dtype=np.int32).reshape(-1, size)
     self._turn = 0
