@@ -174,8 +174,8 @@ flags.DEFINE_integer(
     'num_learner_devices', 0, 'Devices that share a batch: GPUs, or logical '
     'CPUs where there is none; 0 takes all GPUs, or one CPU.')
 flags.DEFINE_string(
-    'inference_device', '', 'Device of the policy, cpu:0 or gpu:<i>; by default '
-    'the learner\'s first. Other GPUs than a gpu:<i> named here learn.')
+    'inference_device', '', 'Device of the policy, cpu:0 or gpu:<i>; by '
+    'default the learner\'s first. Other GPUs than a gpu:<i> named here learn.')
 flags.DEFINE_integer(
     'intra_op_threads', 0, 'Threads that share one operation of TensorFlow on '
     'the CPU; 0 takes half of the cores where no GPU trains.')

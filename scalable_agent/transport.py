@@ -2,9 +2,9 @@
 
 Nothing acts and nothing trains: clients in one process send the same unroll
 again and again, over 1 to 64 connections, to a learner's service in another one
-that checks and drops them. The same bytes, without packing the frames of stacks,
-over the same number of connections to a gRPC service that does nothing with them
-are what gRPC itself allows.
+that checks and drops them. What gRPC itself allows is what a service that does
+nothing with them gets of the same bytes, with all frames of stacks, in turns
+with ours.
 """
 
 import collections
@@ -252,8 +252,8 @@ def measure_transport(seconds, connections=CONNECTIONS, shapes=None):
   Returns:
     A dict of shape to a list, in the order of `connections`, of dicts:
     `connections`; `unroll_mb` and `weights_mb`, megabytes (10^6 bytes) of one,
-    as it is used; `unrolls_mb_per_second` and `weights_per_second` of ours, the same
-    of plain gRPC with the prefix `plain_`; `unrolls_ratio`, ours / plain;
+    as it is used; `unrolls_mb_per_second` and `weights_per_second` of ours, the
+    same of plain gRPC with the prefix `plain_`; `unrolls_ratio`, ours / plain;
     `frames_per_second`, environment frames with 4 action repeats;
     `memory_kb_per_connection`, by which the learner's process has grown.
   """
