@@ -177,7 +177,8 @@ class Raw:
 
   def __init__(self, port, metadata=(), timeout=60., credentials=None,
                compression=None):
-    options = protocol.channel_options(1 << 24)
+    # One that compresses cannot be one of the package's.
+    options = [] if compression else protocol.channel_options(1 << 24)
     address = f'127.0.0.1:{port}'
     self.channel = (
         grpc.secure_channel(address, credentials, options) if credentials
