@@ -64,13 +64,22 @@ def test_seeds_of_an_agent_are_put_together(tmp_path):
              make('b', level_name='pong', seed=2, num_actors=64),
              make('c', level_name='qbert', seed=1)]
   deep = make('d', level_name='pong', network='deep', batch_size=8)
-  suite = make('e', level_name='atari57', network='deep')
+  suite = make('e', level_name='atari57', network='deep',
+               full_action_set=True)
   unknown = [make('f'), make('g')]
   agents = runs.group([*experts, deep, suite, *unknown])
   assert agents == {
       'shallow, batch_size=32': experts, 'deep, batch_size=8': [deep],
       'deep, multi-task, batch_size=32': [suite], 'f': [unknown[0]],
       'g': [unknown[1]]}
+
+
+def test_frames_of_an_agent_are_named_in_millions(tmp_path):
+  both = [runs.read(_make(tmp_path / name, [], level_name='pong',
+                          total_environment_frames=frames))
+          for name, frames in (('a', 200_000_000), ('b', 500_000))]
+  assert list(runs.group(both)) == [
+      'shallow, for 200M frames', 'shallow, for 0.5M frames']
 
 
 def test_agents_of_one_name_are_told_apart(tmp_path):

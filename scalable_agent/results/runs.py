@@ -147,6 +147,10 @@ def _settings(run):
                [('suite', bool(benchmarks.levels_of_suite(name)))])
 
 
+# An agent for a suite of games has all actions.
+_NAMED_OTHERWISE = {'network', 'use_lstm', 'suite', 'full_action_set'}
+
+
 def _name(settings, shared):
   """What to call an agent, given the settings that all agents share."""
   values = dict(settings)
@@ -157,8 +161,13 @@ def _name(settings, shared):
     parts.append('LSTM')
   if values['suite']:
     parts.append('multi-task')
-  parts += [f'{name}={value}' for name, value in settings
-            if name not in shared | {'network', 'use_lstm', 'suite'}]
+  for name, value in settings:
+    if name in shared | _NAMED_OTHERWISE:
+      continue
+    if name == 'total_environment_frames' and value:
+      parts.append(f'for {value / 1e6:g}M frames')
+    else:
+      parts.append(f'{name}={value}')
   return ', '.join(parts)
 
 
