@@ -21,7 +21,7 @@ from scalable_agent.environments import replacing_pool
 
 LEVEL_PREFIX = 'contributed/dmlab30/'
 NUM_ACTIONS = len(DEFAULT_ACTION_SET)
-# Longer instructions lose their end; the longest of DMLab-30 have 13 words.
+# Longer instructions lose their end.
 MAX_INSTRUCTION_WORDS = 16
 
 BUILD_URL = ('https://github.com/google-deepmind/lab/blob/master/docs/users/'
