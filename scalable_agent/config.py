@@ -268,11 +268,12 @@ def _check(config):
   for name in ('epsilon', 'log_interval_secs', 'save_checkpoint_secs',
                'batch_timeout_secs'):
     require(getattr(config, name) > 0, name, 'it has to be positive')
-  require(config.queue_capacity >= config.learner_batch_size, 'queue_capacity',
-          f'a batch of {config.learner_batch_size} unrolls (--batch_size over '
-          'the learners) could never fill; make it at least as large, or 0')
-  replicas = max(config.num_learner_devices, 1)
   learners = config.num_learners
+  require(config.queue_capacity >= config.learner_batch_size, 'queue_capacity',
+          f'a batch of --batch_size={config.batch_size} unrolls ' + (
+              f'over {learners} learners ' if learners > 1 else '') +
+          'could never fill; make it at least as large, or 0')
+  replicas = max(config.num_learner_devices, 1)
   require(config.batch_size % (learners * replicas) == 0, 'batch_size',
           'it has to be a multiple of ' + (
               f'{learners} learners (--learner_hosts) times ' if learners > 1
