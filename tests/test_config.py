@@ -241,10 +241,6 @@ def test_a_batch_has_to_divide_among_the_learner_devices():
   resolve(level_name='pong', batch_size=9, num_learner_devices=3)
 
 
-def test_task_says_that_it_is_not_supported():
-  assert '--task=0 ' in message_of(level_name='pong', task=0)
-
-
 _small = st.integers(-2, 40)
 
 

@@ -534,7 +534,7 @@ def test_test_mode_stops_on_ctrl_c(cartpole):
 @pytest.mark.parametrize('arguments, expected', [
     (['--level_name=pogn'], ['--level_name=pogn', 'pong']),
     (['--level_name=pong', '--batch_size=0'], ['--batch_size=0']),
-    (['--level_name=pong', '--task=0'], ['--task=0']),
+    (['--level_name=pong', '--task=1'], ['--task=1', '--learner_hosts']),
     (['--level_name=pong', '--use_lstm', 'false'], ['arguments: false']),
 ])
 def test_bad_flags_get_one_line(tmp_path, arguments, expected):
