@@ -118,7 +118,8 @@ def test_the_fake_ends_processes_as_the_real_one_does(code, status):
 
 
 @pytest.mark.parametrize('instruction', [
-    '', '   ', 'pick', 'Pick up the  large red\that\n', 'caf\u00e9 \u65e5\u672c',
+    '', '   ', 'pick', 'Pick up the  large red\that\n',
+    'caf\u00e9 \u65e5\u672c',
     'a' * 16 + ' ' + 'b' * 17 + ' ' + 'c' * 40 + ' ' + 'd' * 100,
     'a\u00a0b\x0bc\x1cd'])
 def test_words_are_hashed_as_the_network_hashes_them(instruction):
