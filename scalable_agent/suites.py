@@ -7,7 +7,6 @@ import os
 
 from scalable_agent import atari57
 from scalable_agent import dmlab30
-from scalable_agent import environments
 from scalable_agent.environments import dmlab
 
 PoolLayout = collections.namedtuple(

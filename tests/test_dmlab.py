@@ -1,17 +1,20 @@
 """DeepMind Lab: against a strict fake, and the real module where there is one.
 """
 
+import contextlib
 import importlib.util
 import os
 import pathlib
 import subprocess
 import sys
+import threading
 
 from absl import flags
 from absl.testing import flagsaver
 import hypothesis
 from hypothesis import strategies
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 
@@ -20,6 +23,8 @@ from scalable_agent import dmlab30
 from scalable_agent import experiment
 from scalable_agent import networks
 from scalable_agent import suites
+from scalable_agent import testing
+from scalable_agent import training
 from scalable_agent.environments import DEFAULT_ACTION_SET
 from scalable_agent.environments import PoolError
 from scalable_agent.environments import dmlab
@@ -113,7 +118,8 @@ def test_the_fake_ends_processes_as_the_real_one_does(code, status):
 
 
 @pytest.mark.parametrize('instruction', [
-    '', '   ', 'pick', 'Pick up the  large red\that\n', 'caf\u00e9 \u65e5\u672c',
+    '', '   ', 'pick', 'Pick up the  large red\that\n',
+    'caf\u00e9 \u65e5\u672c',
     'a' * 16 + ' ' + 'b' * 17 + ' ' + 'c' * 40 + ' ' + 'd' * 100,
     'a\u00a0b\x0bc\x1cd'])
 def test_words_are_hashed_as_the_network_hashes_them(instruction):
@@ -383,3 +389,52 @@ def test_an_environment_that_dies_is_replaced(fake):
     assert isinstance(pool, process_pool.ProcessPool)
   finally:
     pool.close()
+
+
+def _kill_some_workers(logdir, stop, killed):
+  """Kills three workers of this process, once training has begun."""
+  rng = np.random.default_rng(1)
+  metrics = logdir / 'metrics.jsonl'
+  while len(killed) < 3 and not stop.wait(.4):
+    if not metrics.exists() or not metrics.read_text():
+      continue
+    workers = [child for child in psutil.Process().children()
+               if 'scalable_agent.environments.worker' in child.cmdline()]
+    if workers:
+      with contextlib.suppress(psutil.NoSuchProcess):
+        workers[rng.integers(len(workers))].kill()
+        killed.append(workers)
+
+
+def test_training_and_testing_while_environments_are_killed(
+    fake, monkeypatch, tmp_path, caplog):
+  """The run goes on to its end; afterwards the agent can be tested."""
+  make_pool = dmlab.make_pool
+  monkeypatch.setattr(
+      dmlab, 'make_pool',
+      lambda *args, **kwargs: make_pool(*args, maximum_losses=100, **kwargs))
+  values = dict(
+      level_name='language_execute_random_task', logdir=tmp_path, width=48,
+      height=36, network='shallow')
+  stop, killed = threading.Event(), []
+  killer = threading.Thread(
+      target=_kill_some_workers, args=(tmp_path, stop, killed))
+  killer.start()
+  try:
+    training.train(_config(
+        num_actors=4, batch_size=2, unroll_length=10, log_interval_secs=1,
+        total_environment_frames=5000, **values))
+  finally:
+    stop.set()
+    killer.join()
+  assert len(killed) >= 2 and 'Starting it anew' in caplog.text
+  rows = (tmp_path / 'episodes.csv').read_text().splitlines()[1:]
+  # The fake's games have 480 frames, and none is counted that was cut short.
+  assert rows and {row.split(',')[3] for row in rows} == {'480'}
+
+  scores = testing.test(_config(mode='test', test_num_episodes=2, **values))
+  level = scores['levels']['language_execute_random_task']
+  assert level['episode_frames'] == [480, 480]
+  assert level['human_normalized_score'] == pytest.approx(
+      dmlab30.human_normalized_score(
+          'language_execute_random_task', level['mean']))

@@ -131,7 +131,7 @@ def test_local_jobs_stop_on_a_signal(tmp_path):
   process = _start_jobs(tmp_path, _WAIT_FOR_TERM, _WAIT_FOR_TERM, ACTORS='3')
   _wait_until(lambda: len(_started(tmp_path)) == 4)
   time.sleep(.5)  # For the traps of the jobs.
-  process.send_signal(signal.SIGINT)
+  process.send_signal(signal.SIGTERM)
   process.communicate(timeout=30)
   assert process.returncode == 0
 

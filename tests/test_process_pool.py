@@ -539,7 +539,9 @@ if __name__ == '__main__':
 def _run_parent(tmp_path, argument):
   script = tmp_path / 'parent.py'
   script.write_text(_PARENT)
-  environ = dict(os.environ, PYTHONPATH=str(_ROOT))
+  (tmp_path / 'temporary').mkdir()
+  environ = dict(os.environ, PYTHONPATH=str(_ROOT),
+                 TMPDIR=str(tmp_path / 'temporary'))
   return subprocess.Popen(
       [sys.executable, str(script), argument], stdout=subprocess.PIPE,
       stderr=subprocess.PIPE, text=True, env=environ, cwd='/')
@@ -557,8 +559,10 @@ def test_workers_end_when_the_parent_is_killed(tmp_path):
     pids = _read_pids(process)
     assert len(pids) == 3, process.communicate(timeout=_LONG)[1]
     assert all(_is_running(pid) for pid in pids)
+    assert len(os.listdir(tmp_path / 'temporary')) == 3
     process.kill()
     _wait_until(lambda: not any(_is_running(pid) for pid in pids))
+  assert not os.listdir(tmp_path / 'temporary')
 
 
 def test_parent_that_does_not_close_exits_cleanly(tmp_path):

@@ -14,8 +14,8 @@ def test_dmlab30_beside_table_b1():
       **_scores('language_execute_random_task', -5.913)))
   assert 'Table B.1' in lines[0]
   assert lines[1].split() == [
-      'level', 'mean', 'error', '%', 'human', 'random', 'human', 'IMPALA',
-      'experts', 'IMPALA']
+      'level', 'mean', 'error', '%', 'human', 'random', 'human', 'IMPALA,',
+      'experts', 'IMPALA,', 'multi-task']
   assert lines[2].split() == [
       'rooms_watermaze', '29.0', '1.2', '50.0', '4.1', '54.0', '26.9', '31.1']
   assert lines[3].split() == [

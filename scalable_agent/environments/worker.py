@@ -1,7 +1,7 @@
 """The process that runs some of the environments of a `ProcessPool`.
 
-Started as `python -m scalable_agent.environments.worker CONTROL MEMORY`, two
-file descriptors inherited from the pool's process:
+Started as `python -m scalable_agent.environments.worker CONTROL MEMORY
+DIRECTORY`, of which two are file descriptors inherited from the pool's process:
 
   CONTROL: A socket that keeps message boundaries. The pool sends a JSON object
     saying which environments to make, a JSON list of the observation's specs,
@@ -9,6 +9,7 @@ file descriptors inherited from the pool's process:
     one byte of `INFO`, `READY` or `ERROR` and what those constants say. When
     the socket ends, so does the worker.
   MEMORY: A file without a name that holds everything of `SharedArrays`.
+  DIRECTORY: Where temporary files go; removed at the end.
 
 This process must never import TensorFlow: there may be hundreds of it.
 """
@@ -221,25 +222,29 @@ class _Worker:
         traceback.print_exc()
 
 
-def _exit_when_abandoned(control):
+def _exit_when_abandoned(control, directory):
   """Ends a process whose environment hangs when the pool's process died."""
   poll = select.poll()
   poll.register(control, select.POLLRDHUP)
   poll.poll()
   time.sleep(_ABANDONED_GRACE_SECONDS)
-  shutil.rmtree(os.environ['TMPDIR'], ignore_errors=True)
+  shutil.rmtree(directory, ignore_errors=True)
   os._exit(1)
 
 
 def main(argv):
-  """Runs a worker on the descriptors named in `argv`; returns its status."""
+  """Runs a worker on what is named in `argv`; returns its status."""
   # Ctrl-C reaches the whole process group; ending workers is up to the pool.
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   faulthandler.enable()
   control = socket.socket(fileno=int(argv[1]))
   threading.Thread(
-      target=_exit_when_abandoned, args=(control,), daemon=True).start()
-  return _Worker(control, memory_fd=int(argv[2])).run()
+      target=_exit_when_abandoned, args=(control, argv[3]), daemon=True
+  ).start()
+  try:
+    return _Worker(control, memory_fd=int(argv[2])).run()
+  finally:
+    shutil.rmtree(argv[3], ignore_errors=True)
 
 
 if __name__ == '__main__':

@@ -44,7 +44,7 @@ class WorkerProcess:
       # Its output is kept for its obituary; it is not wanted among the logs.
       self._process = subprocess.Popen(
           [sys.executable, '-u', '-m', worker_lib.__name__,
-           str(remote.fileno()), str(memory_fd)],
+           str(remote.fileno()), str(memory_fd), self._directory],
           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
           stderr=subprocess.STDOUT, bufsize=0,
           env=dict(_worker_environ(), TMPDIR=self._directory),
