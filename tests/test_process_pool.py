@@ -34,6 +34,16 @@ def make_pool():
     pool.close()
 
 
+_earlier_children = set()
+
+
+@pytest.fixture(autouse=True)
+def _forget_earlier_children():
+  """Other tests leave some, such as the resource tracker of multiprocessing."""
+  _earlier_children.clear()
+  _earlier_children.update(_workers_of(os.getpid()))
+
+
 def _workers_of(parent_pid):
   """Returns the process ids of the workers of a process, zombies included."""
   pids = []
@@ -44,7 +54,7 @@ def _workers_of(parent_pid):
       continue
     if int(status.rsplit(')', 1)[1].split()[1]) == parent_pid:
       pids.append(int(path.name))
-  return pids
+  return [pid for pid in pids if pid not in _earlier_children]
 
 
 def _is_running(pid):
