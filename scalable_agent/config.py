@@ -278,21 +278,8 @@ def _check(config):
           'it has to be a multiple of ' + (
               f'{learners} learners (--learner_hosts) times ' if learners > 1
               else '') + f'--num_learner_devices={replicas}')
-  pools = max(config.num_pools, 1)
-  count_name = 'envs_per_actor' if config.is_actor_job else 'num_actors'
-  require(getattr(config, count_name) % pools == 0, count_name,
-          f'it has to be a multiple of --num_pools={pools}')
-  per_pool = getattr(config, count_name) // pools
-  require(config.pool_batch_size == 0 or per_pool % config.pool_batch_size == 0,
-          'pool_batch_size', f'it has to divide the {per_pool} environments of '
-          'a pool')
-  require(
-      config.inference_maximum_batch_size >= max(
-          config.inference_minimum_batch_size,
-          config.pool_batch_size or per_pool),
-      'inference_maximum_batch_size',
-      'it has to hold what one pool hands out and be no less than '
-      '--inference_minimum_batch_size')
+  if config.is_actor_job or config.task < 0:
+    _check_pools(config, require)
   _check_atari57(config, require)
   _check_dmlab30(config, require)
   _check_architecture(config, require)
@@ -317,6 +304,24 @@ def _check_dmlab30(config, require):
     require(config.num_actors // max(config.num_pools, 1) >= num_levels,
             'num_actors', f'dmlab30 needs one for each of {num_levels} levels, '
             'in each of --num_pools')
+
+
+def _check_pools(config, require):
+  pools = max(config.num_pools, 1)
+  count_name = 'envs_per_actor' if config.is_actor_job else 'num_actors'
+  require(getattr(config, count_name) % pools == 0, count_name,
+          f'it has to be a multiple of --num_pools={pools}')
+  per_pool = getattr(config, count_name) // pools
+  require(config.pool_batch_size == 0 or per_pool % config.pool_batch_size == 0,
+          'pool_batch_size', f'it has to divide the {per_pool} environments of '
+          'a pool')
+  require(
+      config.inference_maximum_batch_size >= max(
+          config.inference_minimum_batch_size,
+          config.pool_batch_size or per_pool),
+      'inference_maximum_batch_size',
+      'it has to hold what one pool hands out and be no less than '
+      '--inference_minimum_batch_size')
 
 
 def _check_jobs(config, require):

@@ -294,6 +294,17 @@ def test_learners_share_a_batch():
                 ).collective_hosts == ['c:1', 'd:2']
 
 
+def test_pools_are_of_the_jobs_that_have_them():
+  """A learner job has none, and an actor job's have --envs_per_actor."""
+  values = dict(level_name='pong', task=0, num_actors=3, envs_per_actor=8,
+                num_pools=2, pool_batch_size=4)
+  assert resolve(**values, job_name='learner').pool_batch_size == 4
+  assert resolve(**values, job_name='actor').num_environments == 8
+  assert '--num_actors=3' in message_of(**dict(values, task=-1))
+  assert '--envs_per_actor=9' in message_of(
+      **dict(values, envs_per_actor=9), job_name='actor')
+
+
 def test_one_learner_has_the_whole_batch():
   """That of one job, that of several machines, and neither actors nor tests."""
   for values in (dict(task=-1), dict(job_name='actor', insecure_network=False),
