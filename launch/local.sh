@@ -60,17 +60,10 @@ trap "kill $!" EXIT
 
 status=0
 learners_left=$learners
-while ((${#job_of[@]})); do
-  wait -n -p pid "${!job_of[@]}" $timer
-  code=$?
-  [[ -n "${pid:-}" ]] || continue # A signal came, and its trap has run.
-  if [[ "$pid" == "$timer" ]]; then
-    timer=
-    stop_all
-    continue
-  fi
-  read -r job task <<<"${job_of[$pid]}"
-  unset "job_of[$pid]"
+ended() { # ended PID CODE
+  local job task code="$2"
+  read -r job task <<<"${job_of[$1]}"
+  unset "job_of[$1]"
   if ((code == 0)); then
     if [[ $job == learner ]] && ((--learners_left == 0)); then
       # Actors that lost the learner before it was done would wait for ever.
@@ -90,6 +83,26 @@ while ((${#job_of[@]})); do
       status=1
       stop_all
     fi
+  fi
+}
+
+while ((${#job_of[@]})); do
+  pid=
+  wait -n -p pid "${!job_of[@]}" $timer 2>/dev/null
+  code=$?
+  if [[ -n "${pid:-}" && "$pid" == "$timer" ]]; then
+    timer=
+    stop_all
+  elif [[ -n "${pid:-}" ]]; then
+    ended "$pid" "$code"
+  else
+    # A signal came, and its trap has run. It may have taken the place of the
+    # news that a job ended.
+    for pid in "${!job_of[@]}"; do
+      kill -0 "$pid" 2>/dev/null && continue
+      wait "$pid" 2>/dev/null
+      ended "$pid" $?
+    done
   fi
 done
 [[ -z "$timer" ]] || kill "$timer"
