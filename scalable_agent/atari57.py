@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from scalable_agent import human_normalized
+
 # Scores of a human tester and of uniformly random actions, games started with
 # up to 30 no-ops: Wang et al., "Dueling Network Architectures for Deep
 # Reinforcement Learning", 2016, Table 2.
@@ -143,8 +145,8 @@ def human_normalized_score(game, mean_return):
   Returns:
     100 (return - random) / (human - random), in percent.
   """
-  random, human = RANDOM_SCORES[game], HUMAN_SCORES[game]
-  return 100. * (mean_return - random) / (human - random)
+  return human_normalized.percentage(
+      mean_return, RANDOM_SCORES[game], HUMAN_SCORES[game])
 
 
 def compute_human_normalized_score(level_returns, per_level_cap=None,
@@ -169,7 +171,5 @@ def compute_human_normalized_score(level_returns, per_level_cap=None,
     returns = level_returns.get(game, [])
     if not len(returns):
       raise ValueError(f'There are no returns of {game}.')
-    score = human_normalized_score(game, np.mean(returns))
-    scores.append(score if per_level_cap is None
-                  else min(score, per_level_cap))
-  return float(statistic(scores))
+    scores.append(human_normalized_score(game, np.mean(returns)))
+  return human_normalized.summarize(scores, per_level_cap, statistic)

@@ -4,6 +4,11 @@ import collections
 
 import numpy as np
 
+from scalable_agent import human_normalized
+
+# Of the names that DeepMind Lab knows the levels by.
+LEVEL_PREFIX = 'contributed/dmlab30/'
+
 # Trained on, and scored on: two levels are tested on objects that were held
 # out. The order is that of the released code.
 LEVEL_MAPPING = collections.OrderedDict(
@@ -174,9 +179,9 @@ def human_normalized_score(level, mean_return, human_scores=None,
   Returns:
     100 (return - random) / (human - random), in percent.
   """
-  human = (human_scores or HUMAN_SCORES)[level]
-  random = (random_scores or RANDOM_SCORES)[level]
-  return 100. * (mean_return - random) / (human - random)
+  return human_normalized.percentage(
+      mean_return, (random_scores or RANDOM_SCORES)[level],
+      (human_scores or HUMAN_SCORES)[level])
 
 
 def compute_human_normalized_score(level_returns, per_level_cap=None,
@@ -202,8 +207,6 @@ def compute_human_normalized_score(level_returns, per_level_cap=None,
                for r in level_returns.get(name, ())]
     if not returns:
       raise ValueError(f'There are no returns of {test_level}.')
-    score = human_normalized_score(
-        test_level, np.mean(returns), human_scores, random_scores)
-    scores.append(score if per_level_cap is None
-                  else min(score, per_level_cap))
-  return float(np.mean(scores))
+    scores.append(human_normalized_score(
+        test_level, np.mean(returns), human_scores, random_scores))
+  return human_normalized.summarize(scores, per_level_cap)

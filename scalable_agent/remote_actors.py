@@ -4,6 +4,7 @@ import collections
 import time
 
 from absl import logging
+import numpy as np
 
 from scalable_agent import actor
 from scalable_agent import config as config_lib
@@ -50,7 +51,8 @@ class RemoteActors:
               run.agent.initial_state(1), actor.initial_output(
                   1, facts.num_actions), facts.observation_spec,
               run.config.unroll_length, len(levels)),
-          protocol.weights_layout(run.agent.initial_params(0)),
+          protocol.weights_layout(
+              {name: np.asarray(value) for name, value in weights.items()}),
           run.queue.put,
           lambda *episode: run.reporter.episode(actor.Episode(*episode)),
           security,

@@ -19,7 +19,6 @@ from scalable_agent.environments import PoolError
 from scalable_agent.environments import level_cache
 from scalable_agent.environments import replacing_pool
 
-LEVEL_PREFIX = 'contributed/dmlab30/'
 NUM_ACTIONS = len(DEFAULT_ACTION_SET)
 # Longer instructions lose their end.
 MAX_INSTRUCTION_WORDS = 16
@@ -43,12 +42,12 @@ _STEP_TIMEOUT_SECONDS = 600.
 
 def short_name(level_name):
   """Returns a level's name as it is logged: DMLab-30's have no prefix."""
-  name = level_name.removeprefix(LEVEL_PREFIX)
+  name = level_name.removeprefix(dmlab30.LEVEL_PREFIX)
   return name if name in dmlab30.ALL_LEVELS else level_name
 
 
 def _long_name(level_name):
-  return (LEVEL_PREFIX + level_name if level_name in dmlab30.ALL_LEVELS
+  return (dmlab30.LEVEL_PREFIX + level_name if level_name in dmlab30.ALL_LEVELS
           else level_name)
 
 

@@ -46,8 +46,6 @@ DMLAB30 = Benchmark(
     {'IMPALA, experts': (44.5, None), 'IMPALA, multi-task': (49.4, None)},
     'Espeholt et al., 2018: Table B.1')
 
-_DMLAB_PREFIX = 'contributed/dmlab30/'
-
 
 def levels_of_suite(name):
   """The levels that training on a suite has, none if it is no suite.
@@ -73,7 +71,7 @@ def find(level):
   """
   if level in atari57.GAMES:
     return ATARI57, level
-  name = level.removeprefix(_DMLAB_PREFIX)
+  name = level.removeprefix(dmlab30.LEVEL_PREFIX)
   name = dmlab30.LEVEL_MAPPING.get(name, name)
   if name in DMLAB30.levels:
     return DMLAB30, name
