@@ -101,8 +101,8 @@ class Job:
 
   def _send(self, queue):
     while True:
-      (unroll,) = queue.get_many(1)
-      self._client.put_unroll(unroll)
+      self._client.put_unrolls(
+          queue.get_many(self._config.num_environments, minimum=1))
 
   def _report(self, client):
     while True:

@@ -69,10 +69,14 @@ class TrajectoryQueue:
       if len(self._items) >= self._wanted:
         self._enough.notify_all()
 
-  def get_many(self, count):
-    """Removes and returns the `count` oldest items, waiting for them.
+  def get_many(self, count, minimum=None):
+    """Removes and returns the oldest items, waiting for them.
 
     One thread at a time may call this.
+
+    Args:
+      count: How many, an int.
+      minimum: How many will do, if there are no more; by default `count`.
 
     Raises:
       Closed: The queue is closed, or was while waiting.
@@ -82,12 +86,13 @@ class TrajectoryQueue:
       raise ValueError(
           f'{count} unrolls asked of a queue that holds {self._capacity}.')
     with self._enough:
-      self._wanted = count
-      while len(self._items) < count and not self._closed:
+      self._wanted = minimum or count
+      while len(self._items) < self._wanted and not self._closed:
         self._enough.wait()
       if self._closed:
         raise Closed('The trajectory queue is closed.')
-      items = [self._items.popleft() for _ in range(count)]
+      items = [self._items.popleft()
+               for _ in range(min(count, len(self._items)))]
       self._not_full.notify_all()
       return items
 

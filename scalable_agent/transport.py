@@ -1,15 +1,16 @@
 """How fast unrolls and weights pass between actor jobs and a learner, alone.
 
 Nothing acts and nothing trains: clients in one process send the same unroll
-again and again, over 1 to 64 connections, to a learner's service in another one
-that checks and drops them. What gRPC itself allows is what a service that does
-nothing with them gets of the same bytes, with all frames of stacks, in turns
-with ours.
+again and again, one or more at a time over 1 to 64 connections, to a learner's
+service in another one that checks and drops them. What gRPC itself allows is
+what a service that does nothing with them gets of the same bytes, with all
+frames of stacks, in turns with ours.
 """
 
 import collections
 import concurrent.futures
 import contextlib
+import itertools
 import multiprocessing
 import threading
 import time
@@ -35,6 +36,9 @@ SHAPES = dict(
     atari=Shape((84, 84, 4), 20, 18, False, 'shallow'),
     dmlab=Shape((72, 96, 3), 100, 9, True, 'deep'))
 CONNECTIONS = (1, 4, 16, 64)
+# An actor job of one environment sends one at a time, one of several as many as
+# have finished.
+UNROLLS_PER_CALL = (1, protocol.MAX_UNROLLS_PER_CALL)
 
 _NUM_TURNS = 4
 _AGREEMENT = dict(protocol=protocol.VERSION)
@@ -124,24 +128,25 @@ def _serve(name, shape, connection):
       connection.recv()
 
 
-def _plain_caller(messages, port):
+def _plain_caller(messages, port, unrolls_per_call):
   """Returns functions that send an unroll and get weights, and a closer."""
   channel = grpc.insecure_channel(
       f'localhost:{port}', protocol.channel_options(1 << 30))
   put, get = (channel.unary_unary(f'/{protocol.SERVICE}/{name}')
               for name in ('PutUnroll', 'GetWeights'))
-  message = messages.unroll_bytes()
+  message = messages.unroll_bytes() * unrolls_per_call
   return lambda: put(message), lambda: get(bytes(16)), channel.close
 
 
-def _our_caller(messages, port):
+def _our_caller(messages, port, unrolls_per_call):
   client = client_lib.LearnerClient(
       f'localhost:{port}', _AGREEMENT, 0, [_LEVEL],
       lambda unused_num_levels: messages.unroll_layout,
       messages.weights_layout, _SECURITY)
   _, version = client.get_weights(-1)
-  unroll = messages.unroll._replace(policy_version=version)
-  return (lambda: client.put_unroll(unroll), lambda: client.get_weights(-1),
+  unrolls = [messages.unroll._replace(
+      policy_version=version)] * unrolls_per_call
+  return (lambda: client.put_unrolls(unrolls), lambda: client.get_weights(-1),
           client.close)
 
 
@@ -149,7 +154,7 @@ _Side = collections.namedtuple('_Side', 'make_server make_caller')
 _SIDES = dict(plain=_Side(_plain_server, _plain_caller),
               ours=_Side(_our_server, _our_caller))
 _Figures = collections.namedtuple(
-    '_Figures', 'puts_per_second gets_per_second server_seconds_per_put')
+    '_Figures', 'unrolls_per_second gets_per_second server_seconds_per_unroll')
 
 
 def _cpu_seconds(process):
@@ -186,13 +191,14 @@ def _call_rate(calls, seconds, server):
   return done / elapsed, cpu / max(done, 1)
 
 
-def _drive(shape, servers, num_connections, seconds):
+def _drive(shape, servers, num_connections, unrolls_per_call, seconds):
   """Calls the servers in turns, from a process of its own.
 
   Args:
     shape: A `Shape`.
     servers: A dict of name to process id and port, for every one of `_SIDES`.
     num_connections: Connections to each.
+    unrolls_per_call: Unrolls that are sent at once.
     seconds: To measure for, each.
 
   Returns:
@@ -200,7 +206,7 @@ def _drive(shape, servers, num_connections, seconds):
   """
   messages = _Messages(shape)
   figures = {name: [] for name in servers}
-  callers = {name: [_SIDES[name].make_caller(messages, port)
+  callers = {name: [_SIDES[name].make_caller(messages, port, unrolls_per_call)
                     for _ in range(num_connections)]
              for name, (_, port) in servers.items()}
   # The machine's speed changes, so that only neighbours compare.
@@ -212,7 +218,8 @@ def _drive(shape, servers, num_connections, seconds):
           puts, seconds / _NUM_TURNS, server)
       gets_per_second, _ = _call_rate(gets, seconds / _NUM_TURNS, server)
       figures[name].append(_Figures(
-          puts_per_second, gets_per_second, seconds_per_put))
+          puts_per_second * unrolls_per_call, gets_per_second,
+          seconds_per_put / unrolls_per_call))
   for name in callers:
     for _, _, close in callers[name]:
       close()
@@ -220,7 +227,7 @@ def _drive(shape, servers, num_connections, seconds):
           for name, rows in figures.items()}
 
 
-def _measure(shape, num_connections, seconds):
+def _measure(shape, num_connections, unrolls_per_call, seconds):
   """Returns what `_drive` does, and bytes by which our server has grown."""
   context = multiprocessing.get_context('spawn')
   with contextlib.ExitStack() as stack:
@@ -237,22 +244,26 @@ def _measure(shape, num_connections, seconds):
     before = process.memory_info().rss
     with concurrent.futures.ProcessPoolExecutor(1, context) as executor:
       figures = executor.submit(
-          _drive, shape, servers, num_connections, seconds).result()
+          _drive, shape, servers, num_connections, unrolls_per_call,
+          seconds).result()
     return figures, process.memory_info().rss - before
 
 
-def measure_transport(seconds, connections=CONNECTIONS, shapes=None):
+def measure_transport(seconds, connections=CONNECTIONS,
+                      unrolls_per_call=UNROLLS_PER_CALL, shapes=None):
   """Measures unrolls of some shapes over several numbers of connections.
 
   Args:
     seconds: For each of unrolls and weights, ours and plain.
     connections: Numbers of connections.
+    unrolls_per_call: Numbers of unrolls that are sent at once.
     shapes: A dict of name to `Shape`; by default `SHAPES`.
 
   Returns:
-    A dict of shape to a list, in the order of `connections`, of dicts:
-    `connections`; `unroll_mb` and `weights_mb`, megabytes (10^6 bytes) of one,
-    as it is used; `unrolls_mb_per_second` and `weights_per_second` of ours, the
+    A dict of shape to a list, for each of `unrolls_per_call` in the order of
+    `connections`, of dicts: `connections`, `unrolls_per_call`; `unroll_mb` and
+    `weights_mb`, megabytes (10^6 bytes) of one, as it is used;
+    `unrolls_mb_per_second` and `weights_per_second` of ours, the
     same of plain gRPC with the prefix `plain_`; `unrolls_ratio`, ours / plain;
     `frames_per_second`, environment frames with 4 action repeats;
     `memory_kb_per_connection`, by which the learner's process has grown.
@@ -262,21 +273,22 @@ def measure_transport(seconds, connections=CONNECTIONS, shapes=None):
     messages = _Messages(shape)
     unroll_mb = len(messages.unroll_bytes()) / 1e6
     results[name] = []
-    for count in connections:
-      figures, growth = _measure(shape, count, seconds)
+    for per_call, count in itertools.product(unrolls_per_call, connections):
+      figures, growth = _measure(shape, count, per_call, seconds)
       ours, plain = figures['ours'], figures['plain']
       results[name].append(dict(
           connections=count,
+          unrolls_per_call=per_call,
           unroll_mb=unroll_mb,
           weights_mb=messages.weights_layout.num_bytes / 1e6,
-          unrolls_mb_per_second=ours.puts_per_second * unroll_mb,
-          plain_unrolls_mb_per_second=plain.puts_per_second * unroll_mb,
-          unrolls_ratio=ours.puts_per_second / plain.puts_per_second,
+          unrolls_mb_per_second=ours.unrolls_per_second * unroll_mb,
+          plain_unrolls_mb_per_second=plain.unrolls_per_second * unroll_mb,
+          unrolls_ratio=ours.unrolls_per_second / plain.unrolls_per_second,
           weights_per_second=ours.gets_per_second,
           plain_weights_per_second=plain.gets_per_second,
           unrolls_mb_per_learner_cpu_second=(
-              unroll_mb / ours.server_seconds_per_put),
-          frames_per_second=ours.puts_per_second * shape.unroll_length * 4,
+              unroll_mb / ours.server_seconds_per_unroll),
+          frames_per_second=ours.unrolls_per_second * shape.unroll_length * 4,
           memory_kb_per_connection=growth / 1e3 / count))
   return results
 
@@ -287,7 +299,8 @@ def print_transport(results):
     print(f'{name}: unrolls of {rows[0]["unroll_mb"]:.2f} MB, weights of '
           f'{rows[0]["weights_mb"]:.2f} MB')
     for row in rows:
-      print(f'  {row["connections"]:3d} connections: unrolls '
+      print(f'  {row["connections"]:3d} connections, '
+            f'{row["unrolls_per_call"]} unrolls a call: '
             f'{row["unrolls_mb_per_second"]:6.0f} MB/s, plain gRPC '
             f'{row["plain_unrolls_mb_per_second"]:6.0f}, '
             f'{100 * row["unrolls_ratio"]:.0f} %, '

@@ -81,9 +81,9 @@ def test_close_ends_a_wait_for_room():
   with remote_parts.Learner(capacity=1) as learner:
     client = remote_parts.make_client(learner.port)
     version = client.get_weights(-1)[1]
-    client.put_unroll(remote_parts.make_unroll(0, version))
+    client.put_unrolls([remote_parts.make_unroll(0, version)])
     thread = remote_parts.Thread(
-        client.put_unroll, remote_parts.make_unroll(1, version))
+        client.put_unrolls, [remote_parts.make_unroll(1, version)])
     time.sleep(.3)
     client.close()
     with pytest.raises(client_lib.Closed):
@@ -100,7 +100,7 @@ def test_unrolls_survive_cut_connections():
 
       def put():
         for unroll in sent:
-          client.put_unroll(unroll)
+          client.put_unrolls([unroll])
 
       thread = remote_parts.Thread(put)
       for i, unroll in enumerate(sent):
@@ -121,7 +121,7 @@ def test_threads_share_one_way_back(caplog):
     with remote_parts.Proxy(learner.port) as proxy:
       client = remote_parts.make_client(proxy.port)
       version = client.get_weights(-1)[1]
-      client.put_unroll(remote_parts.make_unroll(0, version))
+      client.put_unrolls([remote_parts.make_unroll(0, version)])
       stop = []
 
       def ask():
@@ -130,7 +130,7 @@ def test_threads_share_one_way_back(caplog):
 
       threads = [remote_parts.Thread(ask) for _ in range(6)]
       waiting = remote_parts.Thread(
-          client.put_unroll, remote_parts.make_unroll(1, version))
+          client.put_unrolls, [remote_parts.make_unroll(1, version)])
       time.sleep(.3)
       proxy.cut()
       time.sleep(.7)
@@ -151,9 +151,9 @@ def test_a_restarted_learner_gets_nothing_of_its_former_life(caplog):
   client = remote_parts.make_client(learner.port)
   weights, version = client.get_weights(-1)
   assert (weights['b'] == 9).all()
-  client.put_unroll(remote_parts.make_unroll(0, version))
+  client.put_unrolls([remote_parts.make_unroll(0, version)])
   waiting = remote_parts.Thread(
-      client.put_unroll, remote_parts.make_unroll(1, version))
+      client.put_unrolls, [remote_parts.make_unroll(1, version)])
   session = client.session
   time.sleep(.2)
   learner.close()
@@ -164,12 +164,12 @@ def test_a_restarted_learner_gets_nothing_of_its_former_life(caplog):
     # It resumed with the same number of steps, and yet with other weights.
     again.service.update(remote_parts.weights_of(7), 9)
     waiting.result()
-    client.put_unroll(remote_parts.make_unroll(2, version))
+    client.put_unrolls([remote_parts.make_unroll(2, version)])
     assert client.num_dropped == 2
     assert client.session != session
     weights, new_version = client.get_weights(version)
     assert (weights['b'] == 7).all() and new_version > version
-    client.put_unroll(remote_parts.make_unroll(3, new_version))
+    client.put_unrolls([remote_parts.make_unroll(3, new_version)])
     client.put_episodes([actor.Episode('easy', 2.5, 8)])
     assert remote_parts.same(
         again.drain(1)[0], remote_parts.make_unroll(3))
@@ -183,7 +183,7 @@ def test_the_levels_of_a_restarted_learner_are_its_own(monkeypatch):
   learner = remote_parts.Learner()
   client = remote_parts.make_client(learner.port)
   version = client.get_weights(-1)[1]
-  client.put_unroll(remote_parts.make_unroll(0, version, 'hard'))
+  client.put_unrolls([remote_parts.make_unroll(0, version, 'hard')])
   learner.close()
   monkeypatch.setattr(remote_parts, 'LEVELS', ['new', 'hard', 'easy'])
   # As a learner of three levels makes it.
@@ -193,7 +193,7 @@ def test_the_levels_of_a_restarted_learner_are_its_own(monkeypatch):
   with remote_parts.Learner(port=learner.port) as again:
     version = client.get_weights(version)[1]
     for level in ('hard', 'easy'):
-      client.put_unroll(remote_parts.make_unroll(0, version, level))
+      client.put_unrolls([remote_parts.make_unroll(0, version, level)])
     assert [u.level_name for u in again.take(2)] == ['hard', 'easy']
     client.close()
 
@@ -214,7 +214,7 @@ def test_unrolls_that_are_not_finite_are_refused_with_their_name():
       unroll = remote_parts.make_unroll(0, client.get_weights(-1)[1])
       unroll.env_outputs.reward[1] = np.nan
       with pytest.raises(client_lib.Refused, match='env_outputs.reward'):
-        client.put_unroll(unroll)
+        client.put_unrolls([unroll])
 
 
 def test_weights_that_are_not_as_agreed_are_refused():
@@ -241,9 +241,9 @@ def test_an_idle_connection_lasts(short_keepalive):
       client = remote_parts.make_client(proxy.port)
       version = client.get_weights(-1)[1]
       time.sleep(4.)  # Without a call.
-      client.put_unroll(remote_parts.make_unroll(0, version))
+      client.put_unrolls([remote_parts.make_unroll(0, version)])
       thread = remote_parts.Thread(
-          client.put_unroll, remote_parts.make_unroll(1, version))
+          client.put_unrolls, [remote_parts.make_unroll(1, version)])
       time.sleep(4.)  # With one.
       learner.drain(2)
       thread.result()
@@ -256,9 +256,9 @@ def test_a_cut_cable_is_noticed(short_keepalive, caplog):
     with remote_parts.Proxy(learner.port) as proxy:
       client = remote_parts.make_client(proxy.port)
       version = client.get_weights(-1)[1]
-      client.put_unroll(remote_parts.make_unroll(0, version))
+      client.put_unrolls([remote_parts.make_unroll(0, version)])
       thread = remote_parts.Thread(
-          client.put_unroll, remote_parts.make_unroll(1, version))
+          client.put_unrolls, [remote_parts.make_unroll(1, version)])
       time.sleep(.3)
       proxy.silence()
       remote_parts.wait_until(lambda: 'Lost the learner' in caplog.text, 20.)

@@ -61,6 +61,20 @@ def test_what_comes_out_went_in(length, height, width, seed, breaks):
   assert len(encoded) <= layout.num_bytes
 
 
+@settings(deadline=None)
+@given(length=st.integers(1, 5), height=st.integers(1, 7),
+       width=st.integers(1, 7), breaks=st.lists(st.booleans(), min_size=1))
+def test_packed_and_whole_ones_in_a_row(length, height, width, breaks):
+  rng = np.random.default_rng(0)
+  stacks = [_stacks(rng, length, height, width, {1} if broken else ())
+            for broken in breaks]
+  layout = _layout(stacks[0])
+  nests = wire.decode_all(layout, wire.join(
+      [layout.encode(_message(frames)) for frames in stacks]))
+  for nest, frames in zip(nests, stacks, strict=True):
+    np.testing.assert_array_equal(nest.env_outputs.observation[0], frames)
+
+
 def test_each_frame_is_sent_once():
   frames = _stacks(np.random.default_rng(0), 21, 84, 84)
   size = len(_layout(frames).encode(_message(frames)))

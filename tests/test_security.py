@@ -173,7 +173,8 @@ def test_token_opens_and_is_not_logged(caplog):
   with remote_parts.Learner(security=security) as learner:
     with remote_parts.client_of(learner, security=security) as client:
       assert client.get_weights(-1)
-      client.put_unroll(remote_parts.make_unroll(0, client.get_weights(-1)[1]))
+      version = client.get_weights(-1)[1]
+      client.put_unrolls([remote_parts.make_unroll(0, version)])
     with remote_parts.client_of(learner) as client:
       with pytest.raises(client_lib.Refused, match='--auth_token_file') as e:
         client.get_weights(-1)

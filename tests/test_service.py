@@ -44,11 +44,62 @@ def test_unrolls_arrive_as_they_were(learner):
     sent = [remote_parts.make_unroll(i, version, level)
             for i, level in enumerate(['easy', 'hard', 'easy'])]
     for unroll in sent:
-      client.put_unroll(unroll)
+      client.put_unrolls([unroll])
   for a, b in zip(sent, learner.take(3), strict=True):
     assert remote_parts.same(a, b)
     assert b.policy_version == 0
   assert not remote_parts.same(sent[0], sent[2])
+
+
+@pytest.mark.parametrize('count', [0, 1, 2, 8, 9, 20])
+def test_several_unrolls_at_once_arrive_in_order(learner, count):
+  with remote_parts.client_of(learner) as client:
+    version = client.get_weights(-1)[1]
+    sent = [remote_parts.make_unroll(i, version) for i in range(count)]
+    client.put_unrolls(sent)
+    client.put_unrolls([remote_parts.make_unroll(99, version)])
+  arrived = learner.take(count + 1)
+  assert [remote_parts.same(a, b) for a, b in zip(sent, arrived)] == (
+      [True] * count)
+  assert remote_parts.same(arrived[-1], remote_parts.make_unroll(99))
+
+
+def test_of_several_that_were_sent_again_each_is_taken_once():
+  with remote_parts.Learner(capacity=1) as learner:
+    with remote_parts.Raw(learner.port) as raw:
+      session = raw.hello()
+      both = wire.join([remote_parts.put_message(session, i, i)
+                        for i in (1, 2)])
+      # One has been taken, the other waits for room, when the call breaks.
+      waiting = raw.future('PutUnroll', both)
+      remote_parts.wait_until(lambda: len(learner.queue) == 1)
+      waiting.cancel()
+      again = raw.future('PutUnroll', both)
+      for seed, unroll in zip((1, 2), learner.drain(2), strict=True):
+        assert remote_parts.same(unroll, remote_parts.make_unroll(seed))
+      assert again.result() == b''
+      time.sleep(.2)
+      assert not len(learner.queue)
+
+
+def test_one_bad_unroll_of_several_keeps_all_out(learner, raw):
+  session, other = raw.hello(), raw.hello()
+  good = remote_parts.put_message(session, 1)
+  for bad, expected in [
+      (remote_parts.put_message(other, 1), 'of one session'),
+      (remote_parts.put_message(
+          session, 2, policy_version=np.int64(1)), 'policy_version is 1'),
+      (remote_parts.put_message(session, 2)[:-8], 'bytes, expected'),
+      (remote_parts.put_message(
+          session, 2, level=np.int32(2)), 'outside of')]:
+    for message in ([good, bad], [bad, good]):
+      code, details = raw.unary('PutUnroll', wire.join(message))
+      assert code == grpc.StatusCode.INVALID_ARGUMENT
+      if message[0] is good:
+        assert expected in details
+  assert not len(learner.queue)
+  assert raw.unary('PutUnroll', good) == (_OK, b'')
+  learner.take(1)
 
 
 def test_a_full_queue_makes_actors_wait():
@@ -60,7 +111,7 @@ def test_a_full_queue_makes_actors_wait():
 
       def put():
         for unroll in sent:
-          client.put_unroll(unroll)
+          client.put_unrolls([unroll])
           done.append(unroll)
 
       thread = remote_parts.Thread(put)
@@ -80,8 +131,8 @@ def test_200_actors_wait_at_once():
                for i in range(200)]
     try:
       def put(i):
-        clients[i].put_unroll(remote_parts.make_unroll(
-            i, clients[i].get_weights(-1)[1]))
+        clients[i].put_unrolls([remote_parts.make_unroll(
+            i, clients[i].get_weights(-1)[1])])
 
       threads = [remote_parts.Thread(put, i) for i in range(200)]
       remote_parts.wait_until(lambda: learner.service.num_sessions == 200)
@@ -181,10 +232,10 @@ def test_a_forgotten_actor_says_hello_again(monkeypatch):
   with remote_parts.Learner() as learner:
     with remote_parts.client_of(learner) as a:
       version = a.get_weights(-1)[1]
-      a.put_unroll(remote_parts.make_unroll(0, version))
+      a.put_unrolls([remote_parts.make_unroll(0, version)])
       with remote_parts.client_of(learner) as b:
         b.get_weights(-1)
-      a.put_unroll(remote_parts.make_unroll(1, version))
+      a.put_unrolls([remote_parts.make_unroll(1, version)])
       # It is the same learner, whose weights are known.
       assert a.get_weights(version) is None
       assert a.num_dropped == 0
@@ -340,8 +391,8 @@ def test_everybody_hears_that_training_is_done():
   learner = remote_parts.Learner(capacity=1)
   clients = [remote_parts.make_client(learner.port, i) for i in range(4)]
   versions = [client.get_weights(-1)[1] for client in clients]
-  put = lambda i: clients[i].put_unroll(
-      remote_parts.make_unroll(i, versions[i]))
+  put = lambda i: clients[i].put_unrolls([
+      remote_parts.make_unroll(i, versions[i])])
   put(0)
   threads = [remote_parts.Thread(put, i) for i in range(2)]
   time.sleep(.2)
@@ -576,7 +627,7 @@ def test_a_good_actor_is_unaffected_by_a_bad_one(learner):
     version = client.get_weights(-1)[1]
     sent = [remote_parts.make_unroll(i, version) for i in range(100)]
     for unroll in sent:
-      client.put_unroll(unroll)
+      client.put_unrolls([unroll])
   stop.set()
   for attacker in attackers:
     attacker.result()

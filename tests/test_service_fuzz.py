@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from scalable_agent.remote import protocol
+from scalable_agent.remote import wire
 from tests import remote_parts
 from tests import test_wire
 
@@ -87,8 +88,12 @@ class Fuzzer:
     rng = self._rng
     self._sequence += 1
     if method == 'PutUnroll':
-      return remote_parts.put_message(
-          self.session, self._sequence, int(rng.integers(8)))
+      messages = []
+      for _ in range(rng.integers(1, 4)):
+        messages.append(remote_parts.put_message(
+            self.session, self._sequence, int(rng.integers(8))))
+        self._sequence += 1
+      return wire.join(messages)
     if method == 'GetWeights':
       return struct.pack('<Qq', self.session, rng.integers(-1, 2))
     if method == 'Act':
@@ -204,7 +209,7 @@ def _fuzz(inference, num_messages, caplog):
     # A good actor finds everything as it should be.
     with remote_parts.client_of(learner) as client:
       version = client.get_weights(-1)[1]
-      client.put_unroll(remote_parts.make_unroll(5, version))
+      client.put_unrolls([remote_parts.make_unroll(5, version)])
       assert remote_parts.same(
           learner.drain(1)[0], remote_parts.make_unroll(5))
     assert all(level in remote_parts.LEVELS and np.isfinite(value)

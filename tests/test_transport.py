@@ -8,10 +8,16 @@ _SHAPE = transport.Shape((36, 48, 3), 5, 4, True, 'shallow')
 
 
 def test_unrolls_and_weights_pass_between_processes():
-  results = transport.measure_transport(.5, (2,), dict(small=_SHAPE))
-  (row,) = results['small']
+  results = transport.measure_transport(.5, (2,), (1, 3), dict(small=_SHAPE))
+  for row, per_call in zip(results['small'], (1, 3), strict=True):
+    assert row['unrolls_per_call'] == per_call
+    _check(row)
+  transport.print_transport(results)
+
+
+def _check(row):
   assert set(row) == {
-      'connections', 'unroll_mb', 'weights_mb', 'unrolls_mb_per_second',
+      'connections', 'unrolls_per_call', 'unroll_mb', 'weights_mb', 'unrolls_mb_per_second',
       'plain_unrolls_mb_per_second', 'unrolls_ratio', 'weights_per_second',
       'plain_weights_per_second', 'frames_per_second',
       'unrolls_mb_per_learner_cpu_second',
@@ -26,4 +32,3 @@ def test_unrolls_and_weights_pass_between_processes():
   # 5 agent steps of 4 frames in each unroll.
   assert row['frames_per_second'] == pytest.approx(
       20 * row['unrolls_mb_per_second'] / row['unroll_mb'])
-  transport.print_transport(results)

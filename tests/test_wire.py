@@ -68,6 +68,34 @@ def test_round_trip(nest):
   _assert_same(layout.decode(message), nest)
 
 
+@hypothesis.given(_nests(), st.integers(1, 4))
+@hypothesis.settings(deadline=None, max_examples=100)
+def test_several_make_one(nest, count):
+  layout = wire.Layout(nest)
+  message = layout.encode(nest)
+  joined = wire.join([message] * count)
+  assert len(joined) < count * (len(message) + 8)
+  nests = wire.decode_all(layout, joined)
+  assert len(nests) == count
+  for other in nests:
+    _assert_same(other, nest)
+    assert all(leaf.flags.aligned for _, leaf in wire.paths(other))
+  # The last one need not be aligned.
+  assert len(wire.decode_all(layout, message)) == 1
+
+
+@pytest.mark.parametrize('change', [
+    lambda m: b'', lambda m: m[:-8], lambda m: m + b'\0', lambda m: m[:16],
+    lambda m: m[:40] + m[41:], lambda m: m[:-1] + b'\1'])
+def test_what_is_not_several_is_refused(change):
+  nest = dict(a=np.ones([3], np.uint8))
+  layout = wire.Layout(nest)
+  joined = wire.join([layout.encode(nest)] * 2)
+  wire.decode_all(layout, joined)
+  with pytest.raises(wire.WireError):
+    wire.decode_all(layout, change(joined))
+
+
 @hypothesis.given(_nests())
 @hypothesis.settings(deadline=None, max_examples=100)
 def test_safetensors_reads_it(nest):

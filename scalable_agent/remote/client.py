@@ -38,6 +38,10 @@ _Connection = collections.namedtuple(
     '_Connection', 'session life levels unroll_layout')
 
 
+def _life(unroll):
+  return unroll.policy_version // _LIFE
+
+
 class Refused(RuntimeError):
   """The learner will not work with this actor; the message says why."""
 
@@ -162,34 +166,40 @@ class LearnerClient:
           f'{e}.') from e
     return weights.weights, connection.life * _LIFE + int(weights.version)
 
-  def put_unroll(self, unroll):
-    """Hands over an `ActorOutput`, waiting while the learner's queue is full.
+  def put_unrolls(self, unrolls):
+    """Hands over `ActorOutput`s, waiting while the learner's queue is full.
 
-    One thread may call this. An unroll that was begun with the weights of a
-    learner that is gone is dropped, and counted in `num_dropped`.
+    One thread may call this. Those that were begun with the weights of a
+    learner that is gone are dropped, and counted in `num_dropped`.
+
+    Args:
+      unrolls: A list.
 
     Raises:
       TrainingDone, Refused, Closed.
     """
-    self._sequence += 1
-    life, version = divmod(int(unroll.policy_version), _LIFE)
+    most = protocol.MAX_UNROLLS_PER_CALL
+    for start in range(0, len(unrolls), most):
+      part = unrolls[start:start + most]
+      first = self._sequence + 1
+      self._sequence += len(part)
+      # Backpressure takes as long as it takes; keepalive notices a dead peer.
+      _, connection = self._call(
+          'PutUnroll', lambda connection, part=part, first=first: wire.join([
+              self._encode(unroll, sequence, connection)
+              for sequence, unroll in enumerate(part, first)
+              if _life(unroll) == connection.life]), None)
+      self.num_dropped += sum(_life(u) != connection.life for u in part)
 
-    def request(connection):
-      if life != connection.life:
-        return None
-      return connection.unroll_layout.encode(protocol.UnrollMessage(
-          session=np.uint64(connection.session),
-          sequence=np.int64(self._sequence),
-          level=np.int32(connection.levels[unroll.level_name]),
-          policy_version=np.int64(version),
-          agent_state=unroll.agent_state,
-          env_outputs=unroll.env_outputs,
-          agent_outputs=unroll.agent_outputs))
-
-    # Backpressure takes as long as it takes; keepalive notices a dead peer.
-    answer, _ = self._call('PutUnroll', request, None)
-    if answer is None:
-      self.num_dropped += 1
+  def _encode(self, unroll, sequence, connection):
+    return connection.unroll_layout.encode(protocol.UnrollMessage(
+        session=np.uint64(connection.session),
+        sequence=np.int64(sequence),
+        level=np.int32(connection.levels[unroll.level_name]),
+        policy_version=np.int64(unroll.policy_version % _LIFE),
+        agent_state=unroll.agent_state,
+        env_outputs=unroll.env_outputs,
+        agent_outputs=unroll.agent_outputs))
 
   def put_episodes(self, episodes):
     """Reports finished games, a list of `actor.Episode`s; it may be empty.
@@ -240,8 +250,8 @@ class LearnerClient:
 
     Args:
       name: The method.
-      make_request: A function of a `_Connection` that returns the message, or
-        None for none.
+      make_request: A function of a `_Connection` that returns the message,
+        empty for none.
       timeout: Seconds until a call has failed.
 
     Returns:
@@ -250,7 +260,7 @@ class LearnerClient:
     while True:
       connection = self._connect()
       request = make_request(connection)
-      if request is None:
+      if not request:
         return None, connection
       try:
         answer = self._invoke(name, request, timeout)

@@ -98,6 +98,11 @@ class StackedLayout:
       return self._whole.encode(nest)
     return self._packed.encode(_with_frames(nest, packed))
 
+  def length_at(self, messages, start):
+    """See `wire.Layout`."""
+    packed = messages.startswith(self._packed.header, start)
+    return (self._packed if packed else self._whole).num_bytes
+
   def decode(self, message):
     """See `wire.Layout`."""
     if len(message) != self._packed.num_bytes:

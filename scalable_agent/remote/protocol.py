@@ -17,6 +17,8 @@ SERVICE = 'scalable_agent.Learner'
 # Metadata of an `Act` stream: the number of its session.
 SESSION_KEY = 'session'
 MAX_EPISODES_PER_CALL = 4096
+# A call costs more than packing an unroll for it.
+MAX_UNROLLS_PER_CALL = 8
 
 # Settings that both ends need alike: what is in an unroll, and what the weights
 # mean. The rest of the configuration is each job's own.

@@ -1,6 +1,7 @@
 """The learner's end: takes unrolls, hands out weights, acts for others."""
 
 import concurrent.futures
+import functools
 import json
 import re
 import secrets
@@ -114,7 +115,8 @@ class Service:
         self._executor,
         interceptors=[security_lib.Authenticator(security.token)],
         options=protocol.channel_options(max(
-            unroll_layout.num_bytes, _MAX_TEXT_BYTES,
+            len(wire.join([bytes(unroll_layout.num_bytes)] *
+                          protocol.MAX_UNROLLS_PER_CALL)), _MAX_TEXT_BYTES,
             self._steps_layouts(max_environments).max_bytes
             if make_actor else 0)))
     self._server.add_generic_rpc_handlers([
@@ -231,38 +233,43 @@ class Service:
     return None
 
   def _put(self, message, context):
-    unroll = self._decode(self._unroll_layout, message, context)
-    with self._session(int(unroll.session), context) as session:
+    refuse = functools.partial(context.abort, grpc.StatusCode.INVALID_ARGUMENT)
+    try:
+      unrolls = wire.decode_all(self._unroll_layout, message)
+    except wire.WireError as e:
+      refuse(str(e))
+    if len({int(unroll.session) for unroll in unrolls}) > 1:
+      refuse('the unrolls are not of one session')
+    with self._session(int(unrolls[0].session), context) as session:
       snapshot = self._snapshot
-      if snapshot and unroll.policy_version > snapshot.version:
-        context.abort(
-            grpc.StatusCode.INVALID_ARGUMENT,
-            f'policy_version is {unroll.policy_version}, and the newest is '
-            f'{snapshot.version}')
-      # An unroll that is sent again waits for its first sending to end.
+      newest = max(int(unroll.policy_version) for unroll in unrolls)
+      if snapshot and newest > snapshot.version:
+        refuse(f'policy_version is {newest}, and the newest is '
+               f'{snapshot.version}')
+      # Unrolls that are sent again wait for their first sending to end.
       while not session.lock.acquire(timeout=_CHECK_SECONDS):
         if not context.is_active():
           return b''
       try:
-        if unroll.sequence > session.sequence:
-          self._put_unroll(staging.ActorOutput(
-              level_name=self._levels[unroll.level],
-              agent_state=unroll.agent_state,
-              env_outputs=unroll.env_outputs,
-              agent_outputs=unroll.agent_outputs,
-              policy_version=np.int64(unroll.policy_version)))
-          session.sequence = int(unroll.sequence)
+        for unroll in unrolls:
+          self._take(unroll, session)
       except staging.Closed:
         self._end(context, session)
       finally:
         session.lock.release()
     return b''
 
-  def _decode(self, layout, message, context):
-    try:
-      return layout.decode(message)
-    except wire.WireError as e:
-      context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(e))
+  def _take(self, unroll, session):
+    """Puts an unroll into the queue, unless that has been done."""
+    if unroll.sequence <= session.sequence:
+      return
+    self._put_unroll(staging.ActorOutput(
+        level_name=self._levels[unroll.level],
+        agent_state=unroll.agent_state,
+        env_outputs=unroll.env_outputs,
+        agent_outputs=unroll.agent_outputs,
+        policy_version=np.int64(unroll.policy_version)))
+    session.sequence = int(unroll.sequence)
 
   def _episodes(self, message, context):
     request = self._json(message, context)

@@ -138,13 +138,18 @@ class Layout:
         [np.ascontiguousarray(leaves[i]).reshape(-1).view(np.uint8)
          for i in self._order])
 
+  def length_at(self, unused_messages, unused_start):
+    """Returns the length of the message that begins at `start` of `messages`.
+    """
+    return self.num_bytes
+
   def decode(self, message):
     """Returns the nest of a message; its arrays are read-only views of it.
 
     Raises:
       WireError: The message is not of this layout, or a value is not allowed.
     """
-    if not message.startswith(self.header):
+    if bytes(message[:len(self.header)]) != self.header:
       raise WireError(
           f'the header is not that of {len(self._names)} arrays as agreed')
     if len(message) != self.num_bytes:
@@ -169,3 +174,31 @@ class Layout:
       low, high = self._bounds[name]
       if leaf.min() < low or leaf.max() > high:
         raise WireError(f'{name} has values outside of [{low}, {high}]')
+
+
+def join(messages):
+  """Returns a list of messages as one, bytes, each of them aligned."""
+  return b''.join(part for message in messages
+                  for part in (message, bytes(-len(message) % _ALIGNMENT)))
+
+
+def decode_all(layout, messages):
+  """Returns a list of the nests of what `join` returned, one or more.
+
+  Args:
+    layout: The `Layout` of every one of them.
+    messages: Bytes.
+
+  Raises:
+    WireError: They are not of this layout, or a value is not allowed.
+  """
+  nests = []
+  view = memoryview(messages)
+  start = 0
+  while start < len(view) or not nests:
+    end = start + layout.length_at(messages, start)
+    nests.append(layout.decode(view[start:end]))
+    start = end - end % -_ALIGNMENT
+    if any(view[end:start]):
+      raise WireError(f'{len(nests)} messages are not followed by another')
+  return nests
