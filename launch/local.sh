@@ -37,9 +37,15 @@ stopping=
 
 timer=
 start() { # start JOB TASK
-  # Out of reach of ctrl-C, so that the signal they get is one, and from here.
-  setsid "$python" -m scalable_agent.experiment --job_name="$1" --task="$2" \
-    "${flags[@]}" >>"$logs/$1-$2.log" 2>&1 &
+  local priority=()
+  # Where cores are few, learners come first: actors would only fill the queue.
+  [[ $1 == actor ]] && priority=(nice -n 5)
+  # A process group of its own is out of reach of ctrl-C, so that the signal
+  # that a job gets is one, and from here.
+  set -m
+  "${priority[@]}" "$python" -m scalable_agent.experiment --job_name="$1" \
+    --task="$2" "${flags[@]}" </dev/null >>"$logs/$1-$2.log" 2>&1 &
+  set +m
   job_of[$!]="$1 $2"
 }
 
@@ -48,7 +54,7 @@ stop_all() {
   ((${#job_of[@]})) && kill -TERM "${!job_of[@]}" 2>/dev/null
 }
 
-trap stop_all INT TERM
+trap stop_all INT TERM HUP
 
 echo "Learners on $hosts, $actors actors, logs in $logs" >&2
 rm -f "$logs"/{learner,actor}-*.log

@@ -51,6 +51,9 @@ flags.DEFINE_enum(
 flags.DEFINE_list(
     'connections', [str(count) for count in transport.CONNECTIONS],
     'Numbers of connections to measure the transport with.')
+flags.DEFINE_list(
+    'unrolls_per_call', [str(count) for count in transport.UNROLLS_PER_CALL],
+    'Numbers of unrolls to send at once over each of --connections.')
 flags.DEFINE_string('json', '', 'File to write the figures to as JSON.')
 flags.DEFINE_bool(
     'compare', False, 'Compare batched A2C and IMPALA on --compare_levels '
@@ -231,11 +234,21 @@ def _print_comparison(comparison):
             f'environments alone, {row["cores"]:.2f} cores')
 
 
+def _counts(flag):
+  """The value of a flag that lists numbers."""
+  for text in FLAGS[flag].value:
+    if not text.isdecimal() or int(text) < 1:
+      raise config_lib.ConfigError(
+          f'--{flag}: {text!r} is no number of 1 or more.')
+  return [int(text) for text in FLAGS[flag].value]
+
+
 def main(_):
   try:
     if FLAGS.part == 'transport':
       figures = transport.measure_transport(
-          FLAGS.measure_secs, [int(count) for count in FLAGS.connections])
+          FLAGS.measure_secs, _counts('connections'),
+          _counts('unrolls_per_call'))
       transport.print_transport(figures)
     elif FLAGS.compare:
       levels = [level.replace(';', ',') for level in FLAGS.compare_levels]

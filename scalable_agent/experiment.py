@@ -178,7 +178,8 @@ flags.DEFINE_string(
     'default the learner\'s first. Other GPUs than a gpu:<i> named here learn.')
 flags.DEFINE_integer(
     'intra_op_threads', 0, 'Threads that share one operation of TensorFlow on '
-    'the CPU; 0 takes half of the cores where no GPU trains.')
+    'the CPU; 0 takes half of the cores where no GPU trains, and one in an actor '
+    'job.')
 flags.DEFINE_integer(
     'num_pools', 0, 'Pools that the environments are spread over, each with '
     'its own actor thread; 0 chooses by suite.')
@@ -187,8 +188,8 @@ flags.DEFINE_integer(
     'most (Atari: exactly); 0 chooses by suite.')
 flags.DEFINE_integer(
     'environment_threads', 0, 'Threads (Atari) or processes (gym) per machine '
-    'that step environments; 0 takes one per core. (synthetic: one per '
-    'environment. DeepMind Lab: always one per environment.)')
+    'that step environments; 0 takes one per core, and one in an actor job. '
+    '(synthetic: one per environment. DeepMind Lab: always one per environment.)')
 flags.DEFINE_integer(
     'inference_minimum_batch_size', 1, 'Environments that the policy waits for '
     'before it runs, if there are several pools.')

@@ -35,8 +35,9 @@ class Job:
     """
     self._config = config
     facts = pools[0]
+    # Others of its kind have the other cores.
     self._devices = devices_lib.choose_devices(
-        1, 'cpu:0', config.xla, config.intra_op_threads)
+        1, 'cpu:0', config.xla, config.intra_op_threads or 1)
     self._agent = training.create_agent(config, facts)
     self._times = timing.StageTimes()
     # Acting goes on while an unroll of every environment waits to be sent.

@@ -72,7 +72,10 @@ def choose_layout(config, num_environments):
   Returns:
     A `PoolLayout`.
   """
-  num_cores = len(os.sched_getaffinity(0))
+  # Actor jobs share a machine with others: each is laid out for one core.
+  num_cores = 1 if config.is_actor_job else len(os.sched_getaffinity(0))
+  # Whether environments can step while the policy acts for others.
+  overlaps = num_cores > 1 or config.inference == 'learner'
   is_atari = config.suite == 'atari'
   lockstep = config.architecture == 'a2c_sync_step' or (
       config.architecture == 'a2c_sync_trajectory' and is_atari)
@@ -85,7 +88,7 @@ def choose_layout(config, num_environments):
   size = num_environments // num_pools
 
   maximum = config.pool_batch_size or size
-  if is_atari and not lockstep and not config.pool_batch_size:
+  if is_atari and overlaps and not lockstep and not config.pool_batch_size:
     # Half of the pool steps while the policy acts for the other half.
     if len(level_names(config)) > 1:
       maximum = -(-size // 2)

@@ -99,11 +99,15 @@ def test_compares_the_architectures_of_table_1(tmp_path):
     assert batches[2]['max'] == 1  # Without dynamic batching.
 
 
-def test_bad_flags_are_answered_in_one_line():
-  result = _run('--level_name=pogn')
+@pytest.mark.parametrize('flags, answer', [
+    (['--level_name=pogn'], 'Did you mean pong'),
+    (['--part=transport', '--connections=4,x'], "--connections: 'x'"),
+    (['--part=transport', '--unrolls_per_call=0'], "--unrolls_per_call: '0'")])
+def test_bad_flags_are_answered_in_one_line(flags, answer):
+  result = _run(*flags)
   assert result.returncode == 1
   errors = [line for line in result.stderr.splitlines() if 'Error' in line]
-  assert len(errors) == 1 and 'Did you mean pong' in errors[0]
+  assert len(errors) == 1 and answer in errors[0]
   assert 'Traceback' not in result.stderr
 
 

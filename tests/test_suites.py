@@ -66,6 +66,20 @@ def test_layout_on_four_cores(monkeypatch, values, expected):
   assert _layout(4, monkeypatch, **values) == expected
 
 
+@pytest.mark.parametrize('values, expected', [
+    (dict(level_name='pong'), (1, 16, 16, 16, 1)),
+    (dict(level_name='pong', inference='learner'), (1, 16, 8, 8, 1)),
+    (dict(level_name='pong', environment_threads=2, pool_batch_size=4),
+     (1, 16, 4, 4, 2)),
+    (dict(level_name='gym:CartPole-v1'), (1, 16, 1, 16, 1)),
+    (dict(level_name='synthetic:'), (1, 16, 1, 16, 16))])
+def test_layout_of_an_actor_job_is_for_one_core(monkeypatch, values, expected):
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(4))
+  config = _config(job_name='actor', task=0, learner_hosts='localhost:8000',
+                   envs_per_actor=16, **values)
+  assert tuple(suites.choose_layout(config, 16)) == expected
+
+
 def test_levels():
   assert suites.level_names(_config(level_name='pong')) == ['pong']
   assert suites.level_names(_config(level_name='atari57')) == list(

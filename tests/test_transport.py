@@ -17,7 +17,8 @@ def test_unrolls_and_weights_pass_between_processes():
 
 def _check(row):
   assert set(row) == {
-      'connections', 'unrolls_per_call', 'unroll_mb', 'weights_mb', 'unrolls_mb_per_second',
+      'connections', 'unrolls_per_call', 'unroll_mb', 'weights_mb',
+      'unrolls_mb_per_second',
       'plain_unrolls_mb_per_second', 'unrolls_ratio', 'weights_per_second',
       'plain_weights_per_second', 'frames_per_second',
       'unrolls_mb_per_learner_cpu_second',
