@@ -38,7 +38,7 @@ SHAPES = dict(
 CONNECTIONS = (1, 4, 16, 64)
 # An actor job of one environment sends one at a time, one of several as many as
 # have finished.
-UNROLLS_PER_CALL = (1, protocol.MAX_UNROLLS_PER_CALL)
+UNROLLS_PER_CALL = (1, 8)
 
 _NUM_TURNS = 4
 _AGREEMENT = dict(protocol=protocol.VERSION)
@@ -169,9 +169,11 @@ def _call_rate(calls, seconds, server):
     Calls per second, and seconds of the server's CPU time per call.
   """
   counts = [0] * len(calls)
-  stop = threading.Event()
+  # Threads that call would hold up the start of others.
+  begin, stop = threading.Event(), threading.Event()
 
   def repeat(i):
+    begin.wait()
     while not stop.is_set():
       calls[i]()
       counts[i] += 1
@@ -180,6 +182,7 @@ def _call_rate(calls, seconds, server):
              for i in range(len(calls))]
   for thread in threads:
     thread.start()
+  begin.set()
   time.sleep(seconds / 5)
   before, start, cpu = sum(counts), time.perf_counter(), _cpu_seconds(server)
   time.sleep(seconds)
@@ -256,7 +259,8 @@ def measure_transport(seconds, connections=CONNECTIONS,
   Args:
     seconds: For each of unrolls and weights, ours and plain.
     connections: Numbers of connections.
-    unrolls_per_call: Numbers of unrolls that are sent at once.
+    unrolls_per_call: Numbers of unrolls that are sent at once, or the most that
+      a call takes.
     shapes: A dict of name to `Shape`; by default `SHAPES`.
 
   Returns:
@@ -273,7 +277,10 @@ def measure_transport(seconds, connections=CONNECTIONS,
     messages = _Messages(shape)
     unroll_mb = len(messages.unroll_bytes()) / 1e6
     results[name] = []
-    for per_call, count in itertools.product(unrolls_per_call, connections):
+    most = protocol.max_unrolls_per_call(messages.unroll_layout)
+    for per_call, count in itertools.product(
+        sorted({min(number, most) for number in unrolls_per_call}),
+        connections):
       figures, growth = _measure(shape, count, per_call, seconds)
       ours, plain = figures['ours'], figures['plain']
       results[name].append(dict(

@@ -52,7 +52,10 @@ def test_unrolls_arrive_as_they_were(learner):
 
 
 @pytest.mark.parametrize('count', [0, 1, 2, 8, 9, 20])
-def test_several_unrolls_at_once_arrive_in_order(learner, count):
+@pytest.mark.parametrize('max_call_bytes', [4 << 20, 5000, 1])
+def test_several_unrolls_at_once_arrive_in_order(
+    learner, monkeypatch, count, max_call_bytes):
+  monkeypatch.setattr(protocol, 'MAX_CALL_BYTES', max_call_bytes)
   with remote_parts.client_of(learner) as client:
     version = client.get_weights(-1)[1]
     sent = [remote_parts.make_unroll(i, version) for i in range(count)]
@@ -590,7 +593,7 @@ def test_unknown_methods(raw):
 def test_oversized_messages(learner, raw):
   session = raw.hello()
   for method in ('Hello', 'PutUnroll', 'PutEpisodes', 'GetWeights'):
-    code, _ = raw.unary(method, bytes(1 << 21))
+    code, _ = raw.unary(method, bytes(1 << 23))
     assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
   assert raw.get_weights(session, -1)[0] == _OK
 

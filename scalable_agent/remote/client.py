@@ -100,6 +100,8 @@ class LearnerClient:
     self._address = address
     self._hello = dict(agreement=agreement, task=task, levels=level_names)
     self._make_unroll_layout = unroll_layout
+    self._unrolls_per_call = unroll_layout and protocol.max_unrolls_per_call(
+        unroll_layout(1))
     self._weights_layout = weights_layout
     self._metadata = security_lib.metadata(security)
     if weights_layout and not max_message_bytes:
@@ -178,7 +180,7 @@ class LearnerClient:
     Raises:
       TrainingDone, Refused, Closed.
     """
-    most = protocol.MAX_UNROLLS_PER_CALL
+    most = self._unrolls_per_call
     for start in range(0, len(unrolls), most):
       part = unrolls[start:start + most]
       first = self._sequence + 1

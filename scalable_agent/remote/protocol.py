@@ -17,8 +17,9 @@ SERVICE = 'scalable_agent.Learner'
 # Metadata of an `Act` stream: the number of its session.
 SESSION_KEY = 'session'
 MAX_EPISODES_PER_CALL = 4096
-# A call costs more than packing an unroll for it.
-MAX_UNROLLS_PER_CALL = 8
+# A call costs more than packing an Atari unroll for it. Messages that are larger
+# than this are slower by the byte (figures in the README, on transport).
+MAX_CALL_BYTES = 4 << 20
 
 # Settings that both ends need alike: what is in an unroll, and what the weights
 # mean. The rest of the configuration is each job's own.
@@ -152,6 +153,20 @@ def unroll_layout(agent_state, agent_output, observation_spec, unroll_length,
   if len(observation_spec) == 1 and frame_stacks.is_stack(observation_spec[0]):
     return frame_stacks.StackedLayout(template, bounds)
   return wire.Layout(template, bounds)
+
+
+def max_unrolls_per_call(layout):
+  """Returns how many unrolls may be sent at once, at least one.
+
+  Args:
+    layout: Of `unroll_layout`.
+  """
+  return max(MAX_CALL_BYTES // wire.aligned(layout.num_bytes), 1)
+
+
+def max_call_bytes(layout):
+  """Returns the length of the largest message with unrolls of a layout."""
+  return max_unrolls_per_call(layout) * wire.aligned(layout.num_bytes)
 
 
 def weights_layout(weights):

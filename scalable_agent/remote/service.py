@@ -115,8 +115,7 @@ class Service:
         self._executor,
         interceptors=[security_lib.Authenticator(security.token)],
         options=protocol.channel_options(max(
-            len(wire.join([bytes(unroll_layout.num_bytes)] *
-                          protocol.MAX_UNROLLS_PER_CALL)), _MAX_TEXT_BYTES,
+            protocol.max_call_bytes(unroll_layout), _MAX_TEXT_BYTES,
             self._steps_layouts(max_environments).max_bytes
             if make_actor else 0)))
     self._server.add_generic_rpc_handlers([

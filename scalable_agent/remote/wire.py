@@ -176,10 +176,16 @@ class Layout:
         raise WireError(f'{name} has values outside of [{low}, {high}]')
 
 
+def aligned(length):
+  """Returns what a message of some length takes among others, in bytes."""
+  return length + -length % _ALIGNMENT
+
+
 def join(messages):
   """Returns a list of messages as one, bytes, each of them aligned."""
-  return b''.join(part for message in messages
-                  for part in (message, bytes(-len(message) % _ALIGNMENT)))
+  return b''.join(
+      part for message in messages
+      for part in (message, bytes(aligned(len(message)) - len(message))))
 
 
 def decode_all(layout, messages):
@@ -198,7 +204,7 @@ def decode_all(layout, messages):
   while start < len(view) or not nests:
     end = start + layout.length_at(messages, start)
     nests.append(layout.decode(view[start:end]))
-    start = end - end % -_ALIGNMENT
+    start = aligned(end)
     if any(view[end:start]):
       raise WireError(f'{len(nests)} messages are not followed by another')
   return nests
