@@ -2,6 +2,7 @@
 
 import collections
 
+from hypothesis import example
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -64,6 +65,7 @@ def test_what_comes_out_went_in(length, height, width, seed, breaks):
 @settings(deadline=None)
 @given(length=st.integers(1, 5), height=st.integers(1, 7),
        width=st.integers(1, 7), breaks=st.lists(st.booleans(), min_size=1))
+@example(length=3, height=4, width=4, breaks=[True])  # Both have one length.
 def test_packed_and_whole_ones_in_a_row(length, height, width, breaks):
   rng = np.random.default_rng(0)
   stacks = [_stacks(rng, length, height, width, {1} if broken else ())

@@ -100,12 +100,12 @@ class StackedLayout:
 
   def length_at(self, messages, start):
     """See `wire.Layout`."""
-    packed = messages.startswith(self._packed.header, start)
-    return (self._packed if packed else self._whole).num_bytes
+    return (self._packed if self._packed.begins(messages, start)
+            else self._whole).num_bytes
 
   def decode(self, message):
     """See `wire.Layout`."""
-    if len(message) != self._packed.num_bytes:
+    if not self._packed.begins(message):
       return self._whole.decode(message)
     nest = self._packed.decode(message)
     (packed,) = nest.env_outputs.observation

@@ -138,6 +138,10 @@ class Layout:
         [np.ascontiguousarray(leaves[i]).reshape(-1).view(np.uint8)
          for i in self._order])
 
+  def begins(self, messages, start=0):
+    """Whether a message of this layout, or its header, is at `start`."""
+    return bytes(messages[start:start + len(self.header)]) == self.header
+
   def length_at(self, unused_messages, unused_start):
     """Returns the length of the message that begins at `start` of `messages`.
     """
@@ -149,7 +153,7 @@ class Layout:
     Raises:
       WireError: The message is not of this layout, or a value is not allowed.
     """
-    if bytes(message[:len(self.header)]) != self.header:
+    if not self.begins(message):
       raise WireError(
           f'the header is not that of {len(self._names)} arrays as agreed')
     if len(message) != self.num_bytes:
