@@ -136,6 +136,17 @@ def test_local_jobs_stop_on_a_signal(tmp_path):
   assert process.returncode == 0
 
 
+def test_local_learners_come_before_actors_and_ctrl_c_reaches_neither(tmp_path):
+  say = 'echo $(nice) $(ps -o pgid= -p $$)'
+  process = _start_jobs(tmp_path, say, f'{say}; sleep 1', ACTORS='1')
+  process.communicate(timeout=60)
+  learner, actor = (
+      list(map(int, (tmp_path / 'logs' / f'{name}-0.log').read_text().split()))
+      for name in ('learner', 'actor'))
+  assert actor[0] == min(learner[0] + 5, 19)
+  assert len({learner[1], actor[1], os.getpgid(0)}) == 3
+
+
 def test_a_killed_local_job_is_started_again(tmp_path):
   once = f'test -e {tmp_path}/x || {{ touch {tmp_path}/x; kill -9 $$; }}; exit'
   process = _start_jobs(tmp_path, 'sleep 4', once, ACTORS='1')
