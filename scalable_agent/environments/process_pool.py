@@ -9,6 +9,7 @@ Linux only: the memory is a file without a name, the control channels are
 sockets that keep message boundaries; nothing of either outlives the processes.
 """
 
+import array
 import collections
 import json
 import os
@@ -216,9 +217,11 @@ class ProcessPool(Pool):
 
   def _step(self, ids):
     """Asks the workers to step environments, int32 [K]."""
-    owners = self._owner[ids]
-    for owner in np.unique(owners):
-      self._deliver(self._workers[owner], ids[owners == owner].tobytes())
+    ids_by_owner = collections.defaultdict(lambda: array.array('i'))
+    for owner, i in zip(self._owner[ids].tolist(), ids.tolist()):
+      ids_by_owner[owner].append(i)
+    for owner, its_ids in ids_by_owner.items():
+      self._deliver(self._workers[owner], its_ids.tobytes())
 
   def _adopt_info(self, info):
     self.level_names = [level_name for level_name, _, _ in info]
@@ -330,7 +333,8 @@ class ProcessPool(Pool):
     self._episode_return[ids] = np.where(done, 0, info.episode_return)
     self._episode_step[ids] = np.where(done, 0, info.episode_step)
     self._is_first[ids] = False
-    observation = tuple(array[ids] for array in self._arrays.observation)
+    observation = tuple(
+        values[ids] for values in self._arrays.observation)
     return PoolOutput(
         ids, StepOutput(reward, info, done, observation), done & ~is_first)
 

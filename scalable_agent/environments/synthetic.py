@@ -16,6 +16,7 @@ PREFIX = 'synthetic:'
 
 _OPTIONS = {'step_ms': 5., 'std': 0., 'reset_ms': 0., 'episode_steps': 1000.,
             'size': 0.}
+_STEPS_PER_DRAW = 1024
 _NUM_FRAMES = 8
 
 
@@ -104,21 +105,29 @@ class SyntheticEnvironment:
       frames = self._rng.integers(0, 256, (_NUM_FRAMES,) + spec.shape)
     self.observation_spec = (spec,)
     self._frames = frames.astype(spec.dtype)
+    self._steps = self._draw_steps()
 
   def initial(self):
     """Returns the first observation, a tuple of one array."""
     return (self._frames[0],)
 
+  def _draw_steps(self):
+    """Yields duration, whether it ends the episode, and frame of each step."""
+    while True:
+      done = self._rng.random(_STEPS_PER_DRAW) < self._end_probability
+      seconds = np.full(_STEPS_PER_DRAW, self._step_seconds)
+      if self._std:
+        shape = self._std ** -2
+        seconds *= self._rng.gamma(shape, size=_STEPS_PER_DRAW) / shape
+      seconds += done * self._reset_seconds
+      frames = self._rng.integers(_NUM_FRAMES, size=_STEPS_PER_DRAW)
+      yield from zip(seconds.tolist(), done.tolist(), frames.tolist())
+
   def step(self, action):
     """Returns reward, done and observation after a while."""
-    done = self._rng.random() < self._end_probability
-    seconds = self._step_seconds
-    if self._std:
-      shape = self._std ** -2
-      seconds *= self._rng.gamma(shape) / shape
-    time.sleep(seconds + done * self._reset_seconds)
-    frame = self._frames[self._rng.integers(_NUM_FRAMES)]
-    return float(done), done, (frame,)
+    seconds, done, frame = next(self._steps)
+    time.sleep(seconds)
+    return float(done), done, (self._frames[frame],)
 
   def close(self):
     """Holds nothing to free."""

@@ -183,21 +183,18 @@ class _Worker:
 
   def _serve(self):
     while message := self._receive():
-      ids = np.frombuffer(message, np.int32)
-      self._step(ids)
-      self._send_ready(ids)
+      self._step(message)
+      self._control.send(READY + message)
 
-  def _step(self, ids):
-    rewards, dones = [], []
-    actions = self._arrays.action[ids].tolist()
-    for self._current_id, action in zip(ids.tolist(), actions):
-      environment = self._environments[self._current_id]
-      reward, done, observation = environment.step(action)
-      rewards.append(reward)
-      dones.append(done)
+  def _step(self, message):
+    # A process that steps one of many environments wakes up with cold caches,
+    # and feels every call of NumPy.
+    arrays = self._arrays
+    for self._current_id in memoryview(message).cast('i'):
+      i = self._current_id
+      arrays.reward[i], arrays.done[i], observation = (
+          self._environments[i].step(arrays.action.item(i)))
       self._write_observation(observation)
-    self._arrays.reward[ids] = rewards
-    self._arrays.done[ids] = dones
 
   def _write_observation(self, observation):
     for array, value in zip(self._arrays.observation, observation):
