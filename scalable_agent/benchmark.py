@@ -244,6 +244,8 @@ def _counts(flag):
 
 
 def main(_):
+  # Parts run in processes of their own, each of which would say hello.
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
   try:
     if FLAGS.part == 'transport':
       figures = transport.measure_transport(

@@ -93,6 +93,8 @@ class Config:
   clip_rho_threshold: float
   clip_pg_rho_threshold: float
   vtrace_lambda: float
+  replay_proportion: float
+  replay_capacity: int
   dataset_path: str
   level_cache_dir: str
   width: int
@@ -124,8 +126,9 @@ class Config:
 
   @property
   def frames_per_step(self):
-    """Environment frames in one batch."""
-    return self.batch_size * self.unroll_length * self.num_action_repeats
+    """Environment frames in one batch that were not in one before."""
+    return (self.num_new_unrolls * self.num_learners * self.unroll_length *
+            self.num_action_repeats)
 
   @property
   def num_environments(self):
@@ -147,6 +150,16 @@ class Config:
   def learner_batch_size(self):
     """Unrolls per batch at this learner."""
     return self.batch_size // self.num_learners
+
+  @property
+  def num_replayed_unrolls(self):
+    """Unrolls of a batch at this learner that come from replay."""
+    return round(self.learner_batch_size * self.replay_proportion)
+
+  @property
+  def num_new_unrolls(self):
+    """Unrolls of a batch at this learner that come from actors."""
+    return self.learner_batch_size - self.num_replayed_unrolls
 
   @property
   def writes_logdir(self):
@@ -252,7 +265,8 @@ def _check(config):
   for name in ('batch_size', 'unroll_length', 'num_actors',
                'num_action_repeats', 'total_environment_frames',
                'test_num_episodes', 'width', 'height', 'keep_checkpoints',
-               'inference_minimum_batch_size', 'envs_per_actor'):
+               'inference_minimum_batch_size', 'envs_per_actor',
+               'replay_capacity'):
     require(getattr(config, name) >= 1, name, 'it has to be 1 or more')
   for name in ('num_learner_devices', 'intra_op_threads', 'num_pools',
                'pool_batch_size', 'environment_threads', 'inference_timeout_ms',
@@ -265,11 +279,13 @@ def _check(config):
     require(math.isfinite(getattr(config, name)), name, 'it has to be finite')
   for name in ('discounting', 'decay', 'vtrace_lambda'):
     require(0 <= getattr(config, name) <= 1, name, 'it has to be in [0, 1]')
+  require(0 <= config.replay_proportion < 1, 'replay_proportion',
+          'it has to be in [0, 1)')
   for name in ('epsilon', 'log_interval_secs', 'save_checkpoint_secs',
                'batch_timeout_secs'):
     require(getattr(config, name) > 0, name, 'it has to be positive')
   learners = config.num_learners
-  require(config.queue_capacity >= config.learner_batch_size, 'queue_capacity',
+  require(config.queue_capacity >= config.num_new_unrolls, 'queue_capacity',
           f'a batch of --batch_size={config.batch_size} unrolls ' + (
               f'over {learners} learners ' if learners > 1 else '') +
           'could never fill; make it at least as large, or 0')
@@ -278,6 +294,11 @@ def _check(config):
           'it has to be a multiple of ' + (
               f'{learners} learners (--learner_hosts) times ' if learners > 1
               else '') + f'--num_learner_devices={replicas}')
+  replayed = config.replay_proportion * config.learner_batch_size
+  require(math.isclose(replayed, config.num_replayed_unrolls) and
+          config.num_new_unrolls > 0,
+          'replay_proportion', f'of {config.learner_batch_size} unrolls in a '
+          f'batch, that is {replayed:g}')
   if config.is_actor_job or config.task < 0:
     _check_pools(config, require)
   _check_atari57(config, require)
@@ -361,6 +382,8 @@ def _check_architecture(config, require):
   if config.architecture == 'impala':
     return
   a2c = f'--architecture={config.architecture}'
+  require(not config.replay_proportion, 'replay_proportion',
+          f'{a2c} is on policy, which replayed unrolls are not')
   require(config.batch_size == config.num_actors, 'batch_size',
           f'{a2c} trains on one unroll of every environment, so it has to '
           f'equal --num_actors={config.num_actors}')

@@ -118,6 +118,14 @@ flags.DEFINE_float(
     'the policy gradient are truncated; 0 does not truncate.')
 flags.DEFINE_float(
     'vtrace_lambda', 1.0, 'lambda of V-trace (paper, Remark 2), in [0, 1].')
+flags.DEFINE_float(
+    'replay_proportion', 0., 'Proportion of every batch that is drawn from '
+    'unrolls trained on before (paper, section 5.2.2: 0.5). Frames and policy '
+    'lag are counted without them.')
+flags.DEFINE_integer(
+    'replay_capacity', 10_000, 'Unrolls that each learner keeps for replay, in '
+    'memory: an unroll of 20 steps of Atari is 0.6 MB, one of 100 of DeepMind '
+    'Lab 2.1 MB.')
 
 flags.DEFINE_string(
     'dataset_path', '',

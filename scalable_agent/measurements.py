@@ -256,7 +256,8 @@ def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
       np.zeros([size], np.float32))
   state, versions = agent.initial_state(size), np.zeros([size], np.int64)
   queue = staging.TrajectoryQueue(config.queue_capacity)
-  area = staging.StagingArea(queue, config.batch_size, learner.place)
+  area = staging.StagingArea(
+      training.unroll_source(config, queue), config.batch_size, learner.place)
 
   def act():
     with contextlib.suppress(staging.Closed):
@@ -316,7 +317,7 @@ def measure_whole(config, pools, devices, seconds):
   def work():
     batch = run.next_batch(stop)
     queue_sizes[len(run.queue)] += 1
-    lags.update((run.learner.steps - batch[0].policy_version).tolist())
+    lags.update(run.policy_lags(batch).tolist())
     run.train_on(batch)
     return config.frames_per_step
 

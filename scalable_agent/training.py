@@ -14,6 +14,7 @@ from scalable_agent import learner as learner_lib
 from scalable_agent import local_actors
 from scalable_agent import logdir as logdir_lib
 from scalable_agent import networks
+from scalable_agent import replay
 from scalable_agent import reporting
 from scalable_agent import signals
 from scalable_agent import staging
@@ -73,6 +74,14 @@ def create_learner(config, agent, devices, strategy=None):
       jit_compile=devices.jit_compile_learner)
 
 
+def unroll_source(config, queue):
+  """What batches are taken from: a queue, with replay if so configured."""
+  if not config.num_replayed_unrolls:
+    return queue
+  return replay.ReplayedQueue(queue, config.replay_capacity,
+                              config.num_replayed_unrolls, config.seed)
+
+
 def facts_of(pool):
   """What the environments turned out to be, for `config.json`."""
   return dict(
@@ -116,7 +125,7 @@ class Run:
     self.times = timing.StageTimes()
     self.queue = staging.TrajectoryQueue(config.queue_capacity)
     self._staging = staging.StagingArea(
-        self.queue, config.learner_batch_size,
+        unroll_source(config, self.queue), config.learner_batch_size,
         lambda batch: (batch, self.learner.place(batch)))
     self._actors = make_actors(self)
     self._saved_time = self._waiting_since = time.time()
@@ -165,16 +174,22 @@ class Run:
 
   def train_on(self, batch):
     """Updates the weights, and gives them to the actors."""
-    unrolls, placed = batch
+    _, placed = batch
+    lags = self.policy_lags(batch)
     with self.times.stage('learner_step'):
       logs = self.learner.step(placed)
     steps = self.learner.steps
     with self.times.stage('learner_publish'):
       self._actors.update(self.learner.weights(), steps)
-    self.reporter.step(
-        self.learner.frames, logs, steps - 1 - unrolls.policy_version)
+    self.reporter.step(self.learner.frames, logs, lags)
     self._waiting_since = time.time()
     return logs
+
+  def policy_lags(self, batch):
+    """Learner steps since the new unrolls of a batch were begun, int64."""
+    unrolls, _ = batch
+    versions = unrolls.policy_version[:self.config.num_new_unrolls]
+    return self.learner.steps - versions
 
   def take_batch_sizes(self):
     """A Counter of the sizes of the policy's batches since the last call."""

@@ -170,9 +170,14 @@ def _call_rate(calls, seconds, server):
   """
   counts = [0] * len(calls)
   # Threads that call would hold up the start of others.
-  begin, stop = threading.Event(), threading.Event()
+  begin, stop = threading.Barrier(len(calls) + 1), threading.Event()
 
   def repeat(i):
+    try:
+      calls[i]()
+    except BaseException:
+      begin.abort()
+      raise
     begin.wait()
     while not stop.is_set():
       calls[i]()
@@ -182,16 +187,15 @@ def _call_rate(calls, seconds, server):
              for i in range(len(calls))]
   for thread in threads:
     thread.start()
-  begin.set()
-  time.sleep(seconds / 5)
-  before, start, cpu = sum(counts), time.perf_counter(), _cpu_seconds(server)
+  begin.wait()  # Raises if a call did.
+  start, cpu = time.perf_counter(), _cpu_seconds(server)
   time.sleep(seconds)
-  done, elapsed = sum(counts) - before, time.perf_counter() - start
-  cpu = _cpu_seconds(server) - cpu
   stop.set()
+  # Large calls of many connections end all at once: only whole ones count.
   for thread in threads:
     thread.join()
-  return done / elapsed, cpu / max(done, 1)
+  done, elapsed = sum(counts), time.perf_counter() - start
+  return done / elapsed, (_cpu_seconds(server) - cpu) / max(done, 1)
 
 
 def _drive(shape, servers, num_connections, unrolls_per_call, seconds):

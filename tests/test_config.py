@@ -211,6 +211,11 @@ def test_batched_a2c_has_an_actor_for_every_unroll(architecture):
   assert '--num_actors=24' in message
 
 
+def test_batched_a2c_refuses_replay():
+  assert '--replay_proportion=0.5 ' in message_of(
+      level_name='pong', architecture='a2c_sync_step', replay_proportion=.5)
+
+
 def test_batched_a2c_refuses_pools_that_cannot_meet():
   step = dict(level_name='pong', architecture='a2c_sync_step', batch_size=12)
   assert '--num_pools=2 ' in message_of(num_pools=2, **step)
@@ -241,7 +246,8 @@ def test_to_json_is_everything():
     *[(name, (0, -1), 1) for name in (
         'batch_size', 'unroll_length', 'num_action_repeats',
         'total_environment_frames', 'test_num_episodes', 'width', 'height',
-        'keep_checkpoints', 'inference_minimum_batch_size')],
+        'keep_checkpoints', 'inference_minimum_batch_size',
+        'replay_capacity')],
     *[(name, (-1,), 0) for name in (
         'num_learner_devices', 'intra_op_threads', 'num_pools',
         'pool_batch_size',
@@ -253,6 +259,7 @@ def test_to_json_is_everything():
         'momentum')],
     *[(name, (-.1, 1.1, 'nan'), .5) for name in (
         'discounting', 'decay', 'vtrace_lambda')],
+    ('replay_proportion', (-.25, 1., 2., 'nan', .51, .999999999999), .5),
     *[(name, (0, -1., 'nan'), .1) for name in (
         'epsilon', 'log_interval_secs', 'save_checkpoint_secs',
         'batch_timeout_secs')],
@@ -277,6 +284,32 @@ def test_a_batch_has_to_divide_among_the_learner_devices():
   assert '--batch_size=9 ' in message
   assert '--num_learner_devices=2' in message
   resolve(level_name='pong', batch_size=9, num_learner_devices=3)
+
+
+def test_replay_takes_a_share_of_every_batch():
+  config = resolve(level_name='pong', replay_proportion=.75)
+  assert (config.num_new_unrolls, config.num_replayed_unrolls) == (8, 24)
+  assert config.frames_per_step == 8 * 20 * 4
+  assert resolve(level_name='pong', replay_proportion=.75,
+                 queue_capacity=8).queue_capacity == 8
+  assert '--queue_capacity=7 ' in message_of(
+      level_name='pong', replay_proportion=.75, queue_capacity=7)
+  config = resolve(**dict(_TWO_LEARNERS, replay_proportion=.75))
+  assert (config.num_new_unrolls, config.num_replayed_unrolls) == (4, 12)
+  assert config.frames_per_step == 8 * 20 * 4
+
+
+@pytest.mark.parametrize('proportion, shown', [(.5, '1.5'), (.1, '0.3')])
+def test_replay_of_a_part_of_an_unroll(proportion, shown):
+  message = message_of(
+      level_name='pong', batch_size=3, replay_proportion=proportion)
+  assert f'--replay_proportion={proportion} ' in message
+  assert f'of 3 unrolls in a batch, that is {shown}' in message
+
+
+def test_a_third_is_as_good_as_a_float_can_say():
+  config = resolve(level_name='pong', batch_size=9, replay_proportion=1 / 3)
+  assert config.num_replayed_unrolls == 3
 
 
 _TWO_LEARNERS = dict(level_name='pong', learner_hosts='a:8000,b:8001', task=1,

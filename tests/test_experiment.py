@@ -249,6 +249,22 @@ def finished(tmp_path_factory):
     return dict(pong=pong, cartpole=cartpole)
 
 
+def test_replayed_unrolls_are_no_new_frames(tmp_path):
+  """Frames, learning rate and policy lag are those of the new half alone."""
+  total = 40 * _FRAMES_PER_STEP // 2
+  with Program(tmp_path / 'run', *_CARTPOLE, '--replay_proportion=0.5',
+               '--replay_capacity=1000', '--queue_capacity=2',
+               f'--total_environment_frames={total}') as program:
+    assert program.wait() == 0, program.output()[-4000:]
+  metrics = _metrics(program.logdir)
+  assert (metrics[-1]['frames'], metrics[-1]['learner_steps']) == (total, 40)
+  _check_learning_rates(
+      metrics, _LEARNING_RATE, total, _FRAMES_PER_STEP // 2)
+  # Eight environments, two in a batch and two in each of queue and staging; a
+  # replayed one is 20 updates old on average.
+  assert max(entry['policy_lag_max'] for entry in metrics) < 15
+
+
 @pytest.fixture
 def cartpole(finished, tmp_path):
   """A copy of the directory of the finished CartPole run."""
