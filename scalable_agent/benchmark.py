@@ -251,7 +251,6 @@ def main(_):
       figures = transport.measure_transport(
           FLAGS.measure_secs, _counts('connections'),
           _counts('unrolls_per_call'))
-      transport.print_transport(figures)
     elif FLAGS.compare:
       levels = [level.replace(';', ',') for level in FLAGS.compare_levels]
       figures = compare(experiment.config_with, levels, FLAGS.measure_secs)

@@ -8,6 +8,7 @@ sums, so the sum of the replicas' gradients is the gradient of the whole batch.
 
 import collections
 
+import numpy as np
 import tensorflow as tf
 
 from scalable_agent import losses
@@ -203,8 +204,9 @@ class Learner:
     settings = self._optimizer_settings
     learning_rate = annealed_learning_rate(
         settings.learning_rate, self.frames, settings.total_environment_frames)
+    # An array, since TensorFlow keeps every Python number it has converted.
     logs = self._update(
-        placed_batch, tf.constant(learning_rate, tf.float32))
+        placed_batch, tf.constant(np.array(learning_rate, np.float32)))
     self.num_environment_frames.assign_add(self._frames_per_step)
     self.learner_steps.assign_add(1)
     logs = {name: float(value.numpy()) for name, value in logs.items()}

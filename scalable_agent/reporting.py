@@ -71,6 +71,12 @@ def progress_text(frames, total_frames, fps, returns, policy_lag):
           f'time left {left}')
 
 
+def _summarize(name, value, frames):
+  # Arrays, since TensorFlow keeps every Python number it has converted.
+  tf.summary.scalar(name, np.array(value, np.float32),
+                    step=np.array(frames, np.int64))
+
+
 class ProgressLine:
   """A line that is overwritten on a terminal, and log lines elsewhere."""
 
@@ -192,7 +198,7 @@ class Reporter:
       suite = self._suite_scores.compute()
       metrics.update(suite)
       for name, value in metrics.items():
-        tf.summary.scalar(name, value, step=self._frames)
+        _summarize(name, value, self._frames)
     self._summaries.flush()
     if self._steps:
       # JSON has no word for what is not finite.
@@ -216,8 +222,7 @@ class Reporter:
         (frames, episode.level_name, f'{episode.episode_return:.8g}',
          episode.episode_frames))
     for name in ('episode_return', 'episode_frames'):
-      tf.summary.scalar(f'{episode.level_name}/{name}',
-                        getattr(episode, name), step=frames)
+      _summarize(f'{episode.level_name}/{name}', getattr(episode, name), frames)
 
   def close(self):
     """Closes the files. `write` first."""

@@ -260,6 +260,8 @@ def measure_transport(seconds, connections=CONNECTIONS,
                       unrolls_per_call=UNROLLS_PER_CALL, shapes=None):
   """Measures unrolls of some shapes over several numbers of connections.
 
+  Prints a table, line by line, as it goes.
+
   Args:
     seconds: For each of unrolls and weights, ours and plain.
     connections: Numbers of connections.
@@ -280,6 +282,9 @@ def measure_transport(seconds, connections=CONNECTIONS,
   for name, shape in (shapes or SHAPES).items():
     messages = _Messages(shape)
     unroll_mb = len(messages.unroll_bytes()) / 1e6
+    weights_mb = messages.weights_layout.num_bytes / 1e6
+    print(f'{name}: unrolls of {unroll_mb:.2f} MB, weights of '
+          f'{weights_mb:.2f} MB', flush=True)
     results[name] = []
     most = protocol.max_unrolls_per_call(messages.unroll_layout)
     for per_call, count in itertools.product(
@@ -291,7 +296,7 @@ def measure_transport(seconds, connections=CONNECTIONS,
           connections=count,
           unrolls_per_call=per_call,
           unroll_mb=unroll_mb,
-          weights_mb=messages.weights_layout.num_bytes / 1e6,
+          weights_mb=weights_mb,
           unrolls_mb_per_second=ours.unrolls_per_second * unroll_mb,
           plain_unrolls_mb_per_second=plain.unrolls_per_second * unroll_mb,
           unrolls_ratio=ours.unrolls_per_second / plain.unrolls_per_second,
@@ -301,23 +306,19 @@ def measure_transport(seconds, connections=CONNECTIONS,
               unroll_mb / ours.server_seconds_per_unroll),
           frames_per_second=ours.unrolls_per_second * shape.unroll_length * 4,
           memory_kb_per_connection=growth / 1e3 / count))
+      print(_row_text(results[name][-1]), flush=True)
   return results
 
 
-def print_transport(results):
-  """Prints what `measure_transport` returned as a table."""
-  for name, rows in results.items():
-    print(f'{name}: unrolls of {rows[0]["unroll_mb"]:.2f} MB, weights of '
-          f'{rows[0]["weights_mb"]:.2f} MB')
-    for row in rows:
-      print(f'  {row["connections"]:3d} connections, '
-            f'{row["unrolls_per_call"]} unrolls a call: '
-            f'{row["unrolls_mb_per_second"]:6.0f} MB/s, plain gRPC '
-            f'{row["plain_unrolls_mb_per_second"]:6.0f}, '
-            f'{100 * row["unrolls_ratio"]:.0f} %, '
-            f'{row["frames_per_second"]:.0f} frames/s, '
-            f'{row["unrolls_mb_per_learner_cpu_second"]:.0f} MB per CPU second '
-            f'of the learner; weights '
-            f'{row["weights_per_second"]:.0f}/s, plain '
-            f'{row["plain_weights_per_second"]:.0f}/s; '
-            f'{row["memory_kb_per_connection"]:.0f} kB a connection')
+def _row_text(row):
+  return (f'  {row["connections"]:3d} connections, '
+          f'{row["unrolls_per_call"]} unrolls a call: '
+          f'{row["unrolls_mb_per_second"]:6.0f} MB/s, plain gRPC '
+          f'{row["plain_unrolls_mb_per_second"]:6.0f}, '
+          f'{100 * row["unrolls_ratio"]:.0f} %, '
+          f'{row["frames_per_second"]:.0f} frames/s, '
+          f'{row["unrolls_mb_per_learner_cpu_second"]:.0f} MB per CPU second '
+          f'of the learner; weights '
+          f'{row["weights_per_second"]:.0f}/s, plain '
+          f'{row["plain_weights_per_second"]:.0f}/s; '
+          f'{row["memory_kb_per_connection"]:.0f} kB a connection')

@@ -2,6 +2,7 @@ import collections
 import glob
 import logging as python_logging
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -183,6 +184,14 @@ def test_annealed_learning_rate():
   rates = [learner_lib.annealed_learning_rate(.4, frames, 1000)
            for frames in (0, 250, 500, 1000, 1001, 10 ** 9)]
   np.testing.assert_allclose(rates, [.4, .3, .2, 0., 0., 0.], atol=1e-15)
+
+
+def test_steps_leave_nothing_behind():
+  """TensorFlow would keep a Python number that it converts for ever."""
+  learner = _make_learner()
+  logs = learner.step(learner.place(_batch(0)))
+  assert (sys.getrefcount(logs['learning_rate']) ==
+          sys.getrefcount(logs['grad_norm']))
 
 
 def test_step_anneals_and_counts_frames():

@@ -9,6 +9,7 @@ import logging
 import os
 import pty
 import struct
+import sys
 import termios
 import threading
 import time
@@ -55,6 +56,23 @@ def _scalars(logdir):
 
 
 # -- metrics.jsonl ------------------------------------------------------------
+
+
+def test_writing_leaves_nothing_behind(tmp_path):
+  """TensorFlow would keep a Python number that it converts for ever."""
+  frames, value = int('123456'), float('3.25')
+  episode = _episode(float('7.5'), int('34567'))
+  numbers = frames, value, episode.episode_return, episode.episode_frames
+  reporter = _reporter(tmp_path)
+  reporter.step(frames, dict(total_loss=1.), np.array([1]))
+  reporter.episode(episode)
+  counts = lambda: [sys.getrefcount(number) for number in numbers]
+  before = counts()
+  reporter.write(1, dict(gauge=value), {})
+  # The return is kept for the means of 100 games, of all and of the level; the
+  # frames, instead of for the episode, for those per second.
+  assert np.subtract(counts(), before).tolist() == [0, 0, 2, 0]
+  reporter.close()
 
 
 def test_metrics_are_means_over_the_interval(tmp_path):

@@ -7,12 +7,14 @@ from scalable_agent import transport
 _SHAPE = transport.Shape((36, 48, 3), 5, 4, True, 'shallow')
 
 
-def test_unrolls_and_weights_pass_between_processes():
+def test_unrolls_and_weights_pass_between_processes(capsys):
   results = transport.measure_transport(.5, (2,), (1, 3), dict(small=_SHAPE))
   for row, per_call in zip(results['small'], (1, 3), strict=True):
     assert row['unrolls_per_call'] == per_call
     _check(row)
-  transport.print_transport(results)
+  lines = capsys.readouterr().out.splitlines()
+  assert len(lines) == 3 and lines[0].startswith('small: unrolls of 0.03 MB')
+  assert '2 connections, 3 unrolls a call' in lines[2]
 
 
 def _check(row):
