@@ -44,7 +44,8 @@ FLAGS = flags.FLAGS
 
 flags.DEFINE_float(
     'measure_secs', 10., 'Seconds to measure each part for, after a warm-up of '
-    'a fifth of it; the whole loop takes twice that.')
+    'a fifth of it, or of one call of every connection; the whole loop takes '
+    'twice that.')
 flags.DEFINE_enum(
     'part', 'all', ['all', 'transport'], 'What to measure: the training loop '
     'and all of its parts, or the transport between actor jobs and a learner.')

@@ -298,7 +298,7 @@ def _check(config):
   require(math.isclose(replayed, config.num_replayed_unrolls) and
           config.num_new_unrolls > 0,
           'replay_proportion', f'of {config.learner_batch_size} unrolls in a '
-          f'batch, that is {replayed:g}')
+          f'batch, that is {replayed:g}: it has to be whole, and not all')
   if config.is_actor_job or config.task < 0:
     _check_pools(config, require)
   _check_atari57(config, require)

@@ -31,10 +31,6 @@ class ReplayedQueue:
     self._buffer = collections.deque(maxlen=capacity)
     self._random = random.Random(seed)
 
-  def __len__(self):
-    """How many new unrolls wait."""
-    return len(self._queue)
-
   def get_many(self, count):
     """Returns new unrolls, the oldest first, and after them replayed ones.
 

@@ -169,7 +169,7 @@ def _call_rate(calls, seconds, server):
     Calls per second, and seconds of the server's CPU time per call.
   """
   counts = [0] * len(calls)
-  # Threads that call would hold up the start of others.
+  # The time begins once all have started and called, connecting thereby.
   begin, stop = threading.Barrier(len(calls) + 1), threading.Event()
 
   def repeat(i):

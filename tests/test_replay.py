@@ -13,8 +13,8 @@ from scalable_agent import staging
 pytestmark = pytest.mark.usefixtures('bounded')
 
 
-def _filled(items, capacity=None):
-  queue = staging.TrajectoryQueue(capacity or max(len(items), 1))
+def _filled(items):
+  queue = staging.TrajectoryQueue(len(items))
   for item in items:
     queue.put(item)
   return queue
@@ -30,12 +30,12 @@ def test_new_ones_first_then_some_of_the_last(capacity, new, replayed, turns):
   mixed = replay.ReplayedQueue(queue, capacity, replayed, seed=1)
   for turn in range(turns):
     end = new * (turn + 1)
-    assert len(mixed) == new * turns - (end - new)
+    assert len(queue) == new * turns - (end - new)
     items = mixed.get_many(new + replayed)
     assert items[:new] == list(range(end - new, end))
     assert len(items) == new + replayed
     assert all(max(end - capacity, 0) <= item < end for item in items[new:])
-  assert len(mixed) == 0
+  assert len(queue) == 0
 
 
 def test_sampling_is_uniform():

@@ -178,7 +178,8 @@ class _Worker:
       self._write_observation(observation)
       self._arrays.reward[self._current_id] = 0.0
       self._arrays.done[self._current_id] = True
-    self._send_ready(list(self._environments))
+    ids = np.array(list(self._environments), np.int32)
+    self._control.send(READY + ids.tobytes())
     return True
 
   def _serve(self):
@@ -199,9 +200,6 @@ class _Worker:
   def _write_observation(self, observation):
     for array, value in zip(self._arrays.observation, observation):
       array[self._current_id] = value
-
-  def _send_ready(self, ids):
-    self._control.send(READY + np.asarray(ids, np.int32).tobytes())
 
   def _report(self, error):
     content = [self._current_id, _error_text(error),
