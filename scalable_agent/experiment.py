@@ -197,7 +197,8 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     'environment_threads', 0, 'Threads (Atari) or processes (gym) per machine '
     'that step environments; 0 takes one per core, and one in an actor job. '
-    '(synthetic: one per environment. DeepMind Lab: always one per environment.)')
+    '(synthetic: one per environment. DeepMind Lab: always one per environment.) '
+    'A process of several steps one while the policy acts for the others.')
 flags.DEFINE_integer(
     'inference_minimum_batch_size', 1, 'Environments that the policy waits for '
     'before it runs, if there are several pools.')

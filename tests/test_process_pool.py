@@ -228,6 +228,20 @@ def test_slow_environment_does_not_hold_up_fast_ones(make_pool):
   assert counts[0] == 0
 
 
+def test_slow_environments_of_a_process_are_ready_one_by_one(make_pool):
+  pool = make_pool([{'seconds': 0.01}, {'seconds': 1000.0}], num_processes=1)
+  output = pool.recv()
+  assert output.ids.tolist() == [0, 1]
+  pool.send(output.ids, [0, 0])
+  assert pool.recv().ids.tolist() == [0]
+
+
+def test_fast_environments_of_a_process_share_a_message(make_pool):
+  pool = make_pool([{}] * 100, num_processes=1)
+  _send_all(pool, _recv_all(pool))
+  assert len(_recv_all(pool)) < 50
+
+
 def test_recv_waits_for_minimum(make_pool):
   pool = make_pool([{'seconds': 0.1 * i} for i in range(4)], num_processes=4,
                    minimum_batch_size=3, timeout_ms=None)

@@ -59,9 +59,8 @@ class ProcessPool(Pool):
       kwargs_per_environment: A list of N dicts that JSON can represent, the
         arguments of the factory for each environment.
       num_processes: Number of worker processes, at most N; by default one per
-        available core. Each holds a run of consecutive environments. What is
-        slow or uneven should have one process per environment: a process
-        reports only when it has taken all the steps it was sent together.
+        available core. Each holds a run of consecutive environments, and steps
+        one of them at a time.
       minimum_batch_size: See above; at most N.
       maximum_batch_size: Largest batch of `recv`; by default N.
       timeout_ms: Milliseconds; None waits for the minimum however long.
