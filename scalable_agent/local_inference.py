@@ -9,6 +9,7 @@ import numpy as np
 from scalable_agent import actor
 from scalable_agent import devices as devices_lib
 from scalable_agent import inference
+from scalable_agent import memory
 from scalable_agent import staging
 from scalable_agent import threads
 from scalable_agent import timing
@@ -33,6 +34,7 @@ class Job:
       address: 'host:port' of the learner.
       security: A `security.Security`.
     """
+    memory.keep_freed_memory()
     self._config = config
     facts = pools[0]
     # Others of its kind have the other cores.
