@@ -12,6 +12,7 @@ from scalable_agent import dynamic_batching
 from scalable_agent import jobs
 from scalable_agent import local_actors
 from scalable_agent import suites
+from scalable_agent import timing
 from scalable_agent.remote import protocol
 from scalable_agent.remote import service
 
@@ -36,6 +37,7 @@ class RemoteActors:
     self._waiting_since = self._logged_time = time.monotonic()
     self._batched_policy = None
     self._policy_error = None
+    self._latency = timing.MeanTime()
     if run.config.inference == 'learner':
       self._policy, self._batched_policy = local_actors.make_policy(run)
     facts = run.facts
@@ -93,7 +95,8 @@ class RemoteActors:
 
   def _act(self, *inputs):
     try:
-      return self._batched_policy(*inputs)
+      with self._latency.measure():
+        return self._batched_policy(*inputs)
     except dynamic_batching.ComputationError as e:
       self._policy_error = e
       raise
@@ -126,7 +129,10 @@ class RemoteActors:
 
   def gauges(self):
     """Returns a dict of values to log."""
-    return dict(actor_jobs=self._service.num_sessions)
+    values = dict(actor_jobs=self._service.num_sessions)
+    if self._batched_policy:
+      values['inference_latency_ms'] = 1e3 * self._latency.take()
+    return values
 
   def take_batch_sizes(self):
     """A Counter of the sizes of the policy's batches since the last call."""

@@ -1,4 +1,4 @@
-"""Where the time goes: seconds per stage of a loop."""
+"""Where the time goes: seconds per stage of a loop, or per call."""
 
 import contextlib
 import threading
@@ -28,3 +28,29 @@ class StageTimes:
     with self._lock:
       seconds, self._seconds = self._seconds, {}
     return seconds
+
+
+class MeanTime:
+  """The mean wall time of something that several threads do."""
+
+  def __init__(self):
+    self._seconds = 0.
+    self._count = 0
+    self._lock = threading.Lock()
+
+  @contextlib.contextmanager
+  def measure(self):
+    """Counts the `with` block in, unless it raises."""
+    start = time.perf_counter()
+    yield
+    elapsed = time.perf_counter() - start
+    with self._lock:
+      self._seconds += elapsed
+      self._count += 1
+
+  def take(self):
+    """Returns the mean in seconds since the last take, NaN of nothing."""
+    with self._lock:
+      seconds, self._seconds = self._seconds, 0.
+      count, self._count = self._count, 0
+    return seconds / count if count else float('nan')

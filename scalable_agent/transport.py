@@ -1,17 +1,20 @@
 """How fast unrolls and weights pass between actor jobs and a learner, alone.
 
-Nothing acts and nothing trains: clients in one process send the same unroll
-again and again, one or more at a time over 1 to 64 connections, to a learner's
-service in another one that checks and drops them. What gRPC itself allows is
-what a service that does nothing with them gets of the same bytes, with all
-frames of stacks, in turns with ours.
+Nothing acts and nothing trains: clients, in a process per core, send the same
+unroll again and again, one or more at a time over 1 to 64 connections, to a
+learner's service in another process that checks and drops them. What gRPC itself
+allows is what services that do nothing get of the same bytes, with all frames of
+stacks, in turns with ours: one drops them too ('plain'), the other sends them
+back ('echo').
 """
 
 import collections
 import concurrent.futures
 import contextlib
+import functools
 import itertools
 import multiprocessing
+import os
 import threading
 import time
 
@@ -41,6 +44,8 @@ CONNECTIONS = (1, 4, 16, 64)
 UNROLLS_PER_CALL = (1, 8)
 
 _NUM_TURNS = 4
+# How long client processes wait for each other.
+_START_SECONDS = 300.
 _AGREEMENT = dict(protocol=protocol.VERSION)
 _LEVEL = 'level'
 _SECURITY = security_lib.Security()
@@ -91,8 +96,13 @@ def _random_unroll(shape, state, output):
 
 
 @contextlib.contextmanager
-def _plain_server(messages):
-  """A service that answers with what ours does, and does nothing else."""
+def _bare_server(answer, messages):
+  """A service that does nothing with unrolls.
+
+  Args:
+    answer: A function of an unroll's message that returns the answer's.
+    messages: A `_Messages`.
+  """
   weights = messages.weights_layout.encode(
       protocol.WeightsMessage(np.int64(0), messages.weights))
   unary = grpc.unary_unary_rpc_method_handler
@@ -101,7 +111,7 @@ def _plain_server(messages):
       options=protocol.channel_options(1 << 30))
   server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(
       protocol.SERVICE, dict(
-          PutUnroll=unary(lambda message, context: b''),
+          PutUnroll=unary(lambda message, context: answer(message)),
           GetWeights=unary(lambda message, context: weights)))])
   port = server.add_insecure_port('localhost:0')
   server.start()
@@ -128,7 +138,7 @@ def _serve(name, shape, connection):
       connection.recv()
 
 
-def _plain_caller(messages, port, unrolls_per_call):
+def _bare_caller(messages, port, unrolls_per_call):
   """Returns functions that send an unroll and get weights, and a closer."""
   channel = grpc.insecure_channel(
       f'localhost:{port}', protocol.channel_options(1 << 30))
@@ -151,10 +161,15 @@ def _our_caller(messages, port, unrolls_per_call):
 
 
 _Side = collections.namedtuple('_Side', 'make_server make_caller')
-_SIDES = dict(plain=_Side(_plain_server, _plain_caller),
-              ours=_Side(_our_server, _our_caller))
+_SIDES = dict(
+    plain=_Side(functools.partial(_bare_server, lambda message: b''),
+                _bare_caller),
+    echo=_Side(functools.partial(_bare_server, lambda message: message),
+               _bare_caller),
+    ours=_Side(_our_server, _our_caller))
 _Figures = collections.namedtuple(
     '_Figures', 'unrolls_per_second gets_per_second server_seconds_per_unroll')
+_Stretch = collections.namedtuple('_Stretch', 'calls_per_second server_cores')
 
 
 def _cpu_seconds(process):
@@ -162,14 +177,9 @@ def _cpu_seconds(process):
   return times.user + times.system
 
 
-def _call_rate(calls, seconds, server):
-  """Measures functions that threads call in parallel.
-
-  Returns:
-    Calls per second, and seconds of the server's CPU time per call.
-  """
+def _repeat_calls(calls, seconds, server):
+  """Measures functions that threads call in parallel; returns a `_Stretch`."""
   counts = [0] * len(calls)
-  # The time begins once all have started and called, connecting thereby.
   begin, stop = threading.Barrier(len(calls) + 1), threading.Event()
 
   def repeat(i):
@@ -194,11 +204,12 @@ def _call_rate(calls, seconds, server):
   # Large calls of many connections end all at once: only whole ones count.
   for thread in threads:
     thread.join()
-  done, elapsed = sum(counts), time.perf_counter() - start
-  return done / elapsed, (_cpu_seconds(server) - cpu) / max(done, 1)
+  elapsed = time.perf_counter() - start
+  return _Stretch(
+      sum(counts) / elapsed, (_cpu_seconds(server) - cpu) / elapsed)
 
 
-def _drive(shape, servers, num_connections, unrolls_per_call, seconds):
+def _drive(shape, servers, num_connections, unrolls_per_call, seconds, barrier):
   """Calls the servers in turns, from a process of its own.
 
   Args:
@@ -207,35 +218,68 @@ def _drive(shape, servers, num_connections, unrolls_per_call, seconds):
     num_connections: Connections to each.
     unrolls_per_call: Unrolls that are sent at once.
     seconds: To measure for, each.
+    barrier: Where the processes that do the same meet.
 
   Returns:
-    A dict of name to a `_Figures`.
+    A dict of name to a list, by turn, of the `_Stretch`es of unrolls and of
+    weights.
   """
-  messages = _Messages(shape)
-  figures = {name: [] for name in servers}
-  callers = {name: [_SIDES[name].make_caller(messages, port, unrolls_per_call)
-                    for _ in range(num_connections)]
-             for name, (_, port) in servers.items()}
-  # The machine's speed changes, so that only neighbours compare.
-  for _ in range(_NUM_TURNS):
-    for name, (pid, _) in servers.items():
-      server = psutil.Process(pid)
-      puts, gets, _ = zip(*callers[name])
-      puts_per_second, seconds_per_put = _call_rate(
-          puts, seconds / _NUM_TURNS, server)
-      gets_per_second, _ = _call_rate(gets, seconds / _NUM_TURNS, server)
-      figures[name].append(_Figures(
-          puts_per_second * unrolls_per_call, gets_per_second,
-          seconds_per_put / unrolls_per_call))
-  for name in callers:
-    for _, _, close in callers[name]:
+  try:
+    messages = _Messages(shape)
+    callers = {
+        name: [_SIDES[name].make_caller(messages, port, unrolls_per_call)
+               for _ in range(num_connections)]
+        for name, (_, port) in servers.items()}
+    for put, _, _ in itertools.chain(*callers.values()):
+      put()  # Connects.
+    stretches = {name: [] for name in servers}
+    # The machine's speed changes, so that only neighbours compare.
+    for _ in range(_NUM_TURNS):
+      for name, (pid, _) in servers.items():
+        server = psutil.Process(pid)
+        pair = []
+        for calls in list(zip(*callers[name]))[:2]:
+          barrier.wait(_START_SECONDS)
+          pair.append(_repeat_calls(calls, seconds / _NUM_TURNS, server))
+        stretches[name].append(pair)
+    for _, _, close in itertools.chain(*callers.values()):
       close()
-  return {name: _Figures(*np.mean(rows, axis=0))
-          for name, rows in figures.items()}
+    return stretches
+  except BaseException:
+    barrier.abort()
+    raise
+
+
+def _drive_together(context, shape, servers, num_connections, unrolls_per_call,
+                    seconds):
+  """Calls the servers from a process per core; returns name to `_Figures`."""
+  num_processes = min(num_connections, len(os.sched_getaffinity(0)))
+  shares = [num_connections * (i + 1) // num_processes -
+            num_connections * i // num_processes for i in range(num_processes)]
+  with (context.Manager() as manager,
+        concurrent.futures.ProcessPoolExecutor(
+            num_processes, context) as executor):
+    barrier = manager.Barrier(num_processes)
+    futures = [
+        executor.submit(_drive, shape, servers, share, unrolls_per_call,
+                        seconds, barrier) for share in shares]
+    # In the order in which they end: what broke the barrier comes first.
+    processes = [future.result()
+                 for future in concurrent.futures.as_completed(futures)]
+  figures = {}
+  for name in servers:
+    # [processes, turns, unrolls or weights, rate or cores].
+    stretches = np.array([process[name] for process in processes])
+    rates = stretches[..., 0].sum(axis=0).mean(axis=0)
+    cores = stretches[..., 0, 1].mean()
+    unrolls_per_second = rates[0] * unrolls_per_call
+    figures[name] = _Figures(
+        unrolls_per_second, rates[1], cores / unrolls_per_second)
+  return figures
 
 
 def _measure(shape, num_connections, unrolls_per_call, seconds):
-  """Returns what `_drive` does, and bytes by which our server has grown."""
+  """Returns `_Figures` by name, and bytes by which our server has grown."""
   context = multiprocessing.get_context('spawn')
   with contextlib.ExitStack() as stack:
     servers = {}
@@ -249,10 +293,8 @@ def _measure(shape, num_connections, unrolls_per_call, seconds):
       servers[name] = server.pid, connection.recv()
     process = psutil.Process(servers['ours'][0])
     before = process.memory_info().rss
-    with concurrent.futures.ProcessPoolExecutor(1, context) as executor:
-      figures = executor.submit(
-          _drive, shape, servers, num_connections, unrolls_per_call,
-          seconds).result()
+    figures = _drive_together(
+        context, shape, servers, num_connections, unrolls_per_call, seconds)
     return figures, process.memory_info().rss - before
 
 
@@ -263,7 +305,7 @@ def measure_transport(seconds, connections=CONNECTIONS,
   Prints a table, line by line, as it goes.
 
   Args:
-    seconds: For each of unrolls and weights, ours and plain.
+    seconds: For each of unrolls and weights, ours, plain and echo.
     connections: Numbers of connections.
     unrolls_per_call: Numbers of unrolls that are sent at once, or the most that
       a call takes.
@@ -273,8 +315,11 @@ def measure_transport(seconds, connections=CONNECTIONS,
     A dict of shape to a list, for each of `unrolls_per_call` in the order of
     `connections`, of dicts: `connections`, `unrolls_per_call`; `unroll_mb` and
     `weights_mb`, megabytes (10^6 bytes) of one, as it is used;
-    `unrolls_mb_per_second` and `weights_per_second` of ours, the
-    same of plain gRPC with the prefix `plain_`; `unrolls_ratio`, ours / plain;
+    `unrolls_mb_per_second` and `weights_per_second` of ours;
+    `plain_unrolls_mb_per_second`, `echo_unrolls_mb_per_second` (counted once)
+    and `plain_weights_per_second`, what plain gRPC makes of it;
+    `unrolls_ratio` and `unrolls_echo_ratio`, ours to those;
+    `unrolls_mb_per_learner_cpu_second`;
     `frames_per_second`, environment frames with 4 action repeats;
     `memory_kb_per_connection`, by which the learner's process has grown.
   """
@@ -291,7 +336,8 @@ def measure_transport(seconds, connections=CONNECTIONS,
         sorted({min(number, most) for number in unrolls_per_call}),
         connections):
       figures, growth = _measure(shape, count, per_call, seconds)
-      ours, plain = figures['ours'], figures['plain']
+      ours, plain, echo = (
+          figures[name] for name in ('ours', 'plain', 'echo'))
       results[name].append(dict(
           connections=count,
           unrolls_per_call=per_call,
@@ -299,7 +345,9 @@ def measure_transport(seconds, connections=CONNECTIONS,
           weights_mb=weights_mb,
           unrolls_mb_per_second=ours.unrolls_per_second * unroll_mb,
           plain_unrolls_mb_per_second=plain.unrolls_per_second * unroll_mb,
+          echo_unrolls_mb_per_second=echo.unrolls_per_second * unroll_mb,
           unrolls_ratio=ours.unrolls_per_second / plain.unrolls_per_second,
+          unrolls_echo_ratio=ours.unrolls_per_second / echo.unrolls_per_second,
           weights_per_second=ours.gets_per_second,
           plain_weights_per_second=plain.gets_per_second,
           unrolls_mb_per_learner_cpu_second=(
@@ -315,7 +363,9 @@ def _row_text(row):
           f'{row["unrolls_per_call"]} unrolls a call: '
           f'{row["unrolls_mb_per_second"]:6.0f} MB/s, plain gRPC '
           f'{row["plain_unrolls_mb_per_second"]:6.0f}, '
-          f'{100 * row["unrolls_ratio"]:.0f} %, '
+          f'{100 * row["unrolls_ratio"]:.0f} %, echoed '
+          f'{row["echo_unrolls_mb_per_second"]:.0f}, '
+          f'{100 * row["unrolls_echo_ratio"]:.0f} %, '
           f'{row["frames_per_second"]:.0f} frames/s, '
           f'{row["unrolls_mb_per_learner_cpu_second"]:.0f} MB per CPU second '
           f'of the learner; weights '

@@ -98,6 +98,10 @@ def test_jobs_train_to_the_end_with_inference_at_the_learner(tmp_path):
     assert metrics[-1]['frames'] == 20000 == jobs.checkpoint()
     assert metrics[-1]['actor_jobs'] == 2
     assert max(m['inference_batch_mean'] for m in metrics) > 1
+    # Of no request there is no mean.
+    latencies = [m['inference_latency_ms'] for m in metrics
+                 if m['inference_latency_ms'] is not None]
+    assert latencies and all(0. < value < 10_000. for value in latencies)
     assert max(m['policy_lag_max'] for m in metrics) < 20
     # Every finished game, once: no more frames than were acted.
     rows = test_experiment._episodes(jobs.logdir)

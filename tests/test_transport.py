@@ -22,6 +22,7 @@ def _check(row):
       'connections', 'unrolls_per_call', 'unroll_mb', 'weights_mb',
       'unrolls_mb_per_second',
       'plain_unrolls_mb_per_second', 'unrolls_ratio', 'weights_per_second',
+      'echo_unrolls_mb_per_second', 'unrolls_echo_ratio',
       'plain_weights_per_second', 'frames_per_second',
       'unrolls_mb_per_learner_cpu_second',
       'memory_kb_per_connection'}
@@ -32,6 +33,8 @@ def _check(row):
   assert row['weights_per_second'] > 0.
   assert row['unrolls_ratio'] == pytest.approx(
       row['unrolls_mb_per_second'] / row['plain_unrolls_mb_per_second'])
+  assert row['unrolls_echo_ratio'] == pytest.approx(
+      row['unrolls_mb_per_second'] / row['echo_unrolls_mb_per_second'])
   # 5 agent steps of 4 frames in each unroll.
   assert row['frames_per_second'] == pytest.approx(
       20 * row['unrolls_mb_per_second'] / row['unroll_mb'])

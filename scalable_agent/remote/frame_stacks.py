@@ -6,7 +6,7 @@ frame of each other one are all there is to send, a quarter of the bytes; the
 receiver shifts them together again, the same to the bit. Where it does not,
 because a game began, the unroll is sent as it is.
 
-Packing and unpacking 21 stacks of 84x84 take 0.13 and 0.09 ms.
+Packing and unpacking 21 stacks of 84x84 take 0.10 and 0.08 ms.
 
 A pixel of a stack is four bytes, the newest last, which as a little-endian
 number of 32 bits makes the shift by a frame one by eight bits.
@@ -38,15 +38,17 @@ def pack(frames):
   """
   pixels = np.ascontiguousarray(frames).view(_NUMBER)[..., 0]
   newest = np.empty(frames[1:, ..., 0].shape, np.uint8)
+  number, all_bits = np.empty_like(pixels[0]), np.zeros_like(pixels[0])
   # Entry by entry, what is computed stays in the cache.
-  shifted, number = (np.empty_like(pixels[0]) for _ in range(2))
   for i, (before, after) in enumerate(zip(pixels, pixels[1:])):
-    np.right_shift(before, 8, out=shifted)
-    np.bitwise_and(after, 0xffffff, out=number)
-    if not np.array_equal(shifted, number):
-      return None
-    np.right_shift(after, 24, out=number)
+    # The newest frame in the upper byte; what does not repeat in the others.
+    np.right_shift(before, 8, out=number)
+    np.bitwise_xor(number, after, out=number)
+    np.bitwise_or(all_bits, number, out=all_bits)
+    np.right_shift(number, 24, out=number)
     newest[i] = number
+  if np.left_shift(all_bits, 8, out=all_bits).any():
+    return None
   return PackedFrames(frames[0], newest)
 
 
