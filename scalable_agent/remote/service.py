@@ -103,6 +103,10 @@ class Service:
     self._snapshot = None
     self._done = False
     self._closing = False
+    # Threads that decode at the same time wrest the interpreter from each other:
+    # of 7 Atari unrolls a call, 64 connections brought 677 MB/s without this
+    # lock and 1,155 with it, 16 connections 690 and 1,230.
+    self._decoding = threading.Lock()
 
     unary = grpc.unary_unary_rpc_method_handler
     handlers = dict(
@@ -234,7 +238,8 @@ class Service:
   def _put(self, message, context):
     refuse = functools.partial(context.abort, grpc.StatusCode.INVALID_ARGUMENT)
     try:
-      unrolls = wire.decode_all(self._unroll_layout, message)
+      with self._decoding:
+        unrolls = wire.decode_all(self._unroll_layout, message)
     except wire.WireError as e:
       refuse(str(e))
     if len({int(unroll.session) for unroll in unrolls}) > 1:
