@@ -1,6 +1,7 @@
 """The launcher of experts, with real processes."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -41,9 +42,12 @@ def _contents(directory):
 
 
 def _frames(directory):
-  """Those of the newest checkpoint."""
-  return max((int(path.stem.split('-')[1])
-              for path in directory.glob('ckpt-*.index')), default=0)
+  """Those of the newest checkpoint, which counts once `checkpoint` names it."""
+  try:
+    text = (directory / 'checkpoint').read_text()
+  except FileNotFoundError:
+    return 0
+  return int(re.match('model_checkpoint_path: "ckpt-([0-9]+)"', text)[1])
 
 
 def test_killed_and_run_again_it_finishes_the_rest(tmp_path):
