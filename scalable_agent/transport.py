@@ -183,11 +183,6 @@ def _repeat_calls(calls, seconds, server):
   begin, stop = threading.Barrier(len(calls) + 1), threading.Event()
 
   def repeat(i):
-    try:
-      calls[i]()
-    except BaseException:
-      begin.abort()
-      raise
     begin.wait()
     while not stop.is_set():
       calls[i]()
@@ -197,7 +192,7 @@ def _repeat_calls(calls, seconds, server):
              for i in range(len(calls))]
   for thread in threads:
     thread.start()
-  begin.wait()  # Raises if a call did.
+  begin.wait()
   start, cpu = time.perf_counter(), _cpu_seconds(server)
   time.sleep(seconds)
   stop.set()
@@ -230,15 +225,18 @@ def _drive(shape, servers, num_connections, unrolls_per_call, seconds, barrier):
         name: [_SIDES[name].make_caller(messages, port, unrolls_per_call)
                for _ in range(num_connections)]
         for name, (_, port) in servers.items()}
-    for put, _, _ in itertools.chain(*callers.values()):
-      put()  # Connects.
+    # Connects, and raises if they cannot be called.
+    for put, get, _ in itertools.chain(*callers.values()):
+      put()
+      get()
     stretches = {name: [] for name in servers}
     # The machine's speed changes, so that only neighbours compare.
     for _ in range(_NUM_TURNS):
       for name, (pid, _) in servers.items():
         server = psutil.Process(pid)
+        puts, gets, _ = zip(*callers[name])
         pair = []
-        for calls in list(zip(*callers[name]))[:2]:
+        for calls in puts, gets:
           barrier.wait(_START_SECONDS)
           pair.append(_repeat_calls(calls, seconds / _NUM_TURNS, server))
         stretches[name].append(pair)
@@ -337,7 +335,7 @@ def measure_transport(seconds, connections=CONNECTIONS,
         connections):
       figures, growth = _measure(shape, count, per_call, seconds)
       ours, plain, echo = (
-          figures[name] for name in ('ours', 'plain', 'echo'))
+          figures[side] for side in ('ours', 'plain', 'echo'))
       results[name].append(dict(
           connections=count,
           unrolls_per_call=per_call,
