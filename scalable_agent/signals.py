@@ -1,4 +1,8 @@
-"""Ctrl-C and SIGTERM as a wish to stop, not as an end."""
+"""Ctrl-C and SIGTERM as a wish to stop, not as an end.
+
+Python's own `KeyboardInterrupt` is lost where it happens to be raised while an
+object is deleted or a weak reference dies, of which TensorFlow makes thousands.
+"""
 
 import contextlib
 import signal
@@ -8,10 +12,13 @@ from absl import logging
 
 
 @contextlib.contextmanager
-def stop_on_signals():
+def stop_on_signals(intention='stopping'):
   """Yields an event that the first SIGINT or SIGTERM sets.
 
   A second signal does what it would have done without this.
+
+  Args:
+    intention: What the log says is being done then.
   """
   stop = threading.Event()
   signals = (signal.SIGINT, signal.SIGTERM)
@@ -24,7 +31,7 @@ def stop_on_signals():
   def on_signal(signum, unused_frame):
     stop.set()
     restore()
-    logging.info('%s: saving and stopping.', signal.Signals(signum).name)
+    logging.info('%s: %s.', signal.Signals(signum).name, intention)
 
   for s in signals:
     signal.signal(s, on_signal)

@@ -16,6 +16,7 @@ from scalable_agent import logdir as logdir_lib
 from scalable_agent import recording
 from scalable_agent import reporting
 from scalable_agent import score_table
+from scalable_agent import signals
 from scalable_agent import suite_scores
 from scalable_agent import suites
 from scalable_agent import training
@@ -43,12 +44,17 @@ def test(config):
       are asked for and cannot be made.
     environments.PoolError: Environments cannot be made, or died.
     checkpoint.CheckpointError: All checkpoints are corrupt.
+    KeyboardInterrupt: A signal said stop.
   """
   if tf.train.latest_checkpoint(config.logdir) is None:
     raise config_lib.ConfigError(
         f'--mode=test needs a checkpoint, and --logdir={config.logdir} has '
         'none. Train first, or name the log directory of a run.')
-  tester = _Tester(config)
+  with signals.stop_on_signals() as stop:
+    return _play_levels(config, _Tester(config, stop))
+
+
+def _play_levels(config, tester):
   episodes = {}
   for level_name in suites.level_names(config):
     level_config = dataclasses.replace(config, level_name=level_name)
@@ -79,7 +85,8 @@ class _Tester:
     frames: Environment frames it was trained on.
   """
 
-  def __init__(self, config):
+  def __init__(self, config, stop):
+    self._stop = stop
     self._size = min(config.test_num_episodes, _MAX_ENVIRONMENTS)
     self._seed = config.seed + _SEED
     devices = training.choose_devices(config)
@@ -98,6 +105,11 @@ class _Tester:
         self._agent, learner.weights(), learner.steps, self._seed,
         devices.inference, devices.jit_compile_policy)
 
+  def _act(self, *inputs):
+    if self._stop.is_set():
+      raise KeyboardInterrupt()
+    return self._policy(*inputs)
+
   def play(self, config):
     """Plays the games of one level, see `evaluation.play`."""
     layout = suites.choose_layout(dataclasses.replace(
@@ -114,7 +126,7 @@ class _Tester:
     (pool,) = suites.make_pools(config, layout, self._seed)
     try:
       episodes = evaluation.play(
-          pool, self._policy, self._agent.initial_state(self._size),
+          pool, self._act, self._agent.initial_state(self._size),
           config.num_action_repeats, config.test_num_episodes, on_episode)
     finally:
       pool.close()
@@ -130,7 +142,7 @@ class _Tester:
     try:
       screens = suites.make_screens(config, self._seed)
       frames = recording.play(
-          pool, screens, self._policy, self._agent.initial_state(1))
+          pool, screens, self._act, self._agent.initial_state(1))
       recording.write_gif(path, frames, config.num_action_repeats)
     finally:
       pool.close()

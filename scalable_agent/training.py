@@ -258,7 +258,7 @@ def train(config, start_actors=local_actors.LocalActors.start):
   devices = choose_devices(config)
   peers = synchronization.join(config, devices)
   try:
-    with signals.stop_on_signals() as stop:
+    with signals.stop_on_signals('saving and stopping') as stop:
       with contextlib.ExitStack() as stack:
         facts, make_actors = start_actors(config, stack)
         run = Run(config, facts, devices, make_actors, peers)

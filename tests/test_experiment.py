@@ -22,6 +22,7 @@ pytest.importorskip('ale_py')
 pytest.importorskip('gymnasium')
 
 from scalable_agent import experiment
+from scalable_agent import reporting
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _CARTPOLE = (
@@ -542,6 +543,29 @@ def test_test_mode_stops_on_ctrl_c(cartpole):
     assert program.processes() == []
     assert 'Traceback' not in program.output()
   assert _contents(cartpole) == before
+
+
+def test_test_mode_stops_where_python_loses_the_interrupt(
+    cartpole, run_main, monkeypatch):
+  """A `KeyboardInterrupt` in `__del__` is printed, and otherwise ignored."""
+
+  class Interrupted:
+
+    def __del__(self):
+      signal.raise_signal(signal.SIGINT)
+
+  shown = []
+
+  def show(unused_line, text):
+    if not shown:
+      Interrupted()
+    shown.append(text)
+
+  monkeypatch.setattr(reporting.ProgressLine, 'show', show)
+  result = run_main(f'--logdir={cartpole}', *_CARTPOLE, '--mode=test',
+                    '--test_num_episodes=320')
+  assert result.code == 130
+  assert 0 < len(shown) < 320
 
 
 # -- Bad input ----------------------------------------------------------------
