@@ -10,8 +10,8 @@ import collections
 import threading
 
 import numpy as np
-import tensorflow as tf
 
+from scalable_agent import nests
 from scalable_agent import networks
 from scalable_agent import staging
 
@@ -75,9 +75,9 @@ class UnrollBuffer:
         (num_environments, unroll_length + 1) + a.shape[1:], a.dtype)
     self._level_names = level_names
     self._length = unroll_length
-    self._entries = tf.nest.map_structure(allocate, (env_output, agent_output))
-    self._flat_entries = tf.nest.flatten(self._entries)
-    self._states = tf.nest.map_structure(np.copy, initial_state)
+    self._entries = nests.map_arrays(allocate, (env_output, agent_output))
+    self._flat_entries = nests.flatten(self._entries)
+    self._states = nests.map_arrays(np.copy, initial_state)
     self._versions = np.zeros([num_environments], np.int64)
     self._time = np.zeros([num_environments], np.int32)
 
@@ -95,7 +95,7 @@ class UnrollBuffer:
     """
     time = self._time[ids]
     for entries, values in zip(
-        self._flat_entries, tf.nest.flatten((env_output, agent_output))):
+        self._flat_entries, nests.flatten((env_output, agent_output))):
       entries[ids, time] = values
     self._time[ids] += 1
 
@@ -123,8 +123,8 @@ class UnrollBuffer:
     if not starts.any():
       return
     ids = ids[starts]
-    for mine, theirs in zip(tf.nest.flatten(self._states),
-                            tf.nest.flatten(states)):
+    for mine, theirs in zip(nests.flatten(self._states),
+                            nests.flatten(states)):
       mine[ids] = theirs[starts]
     self._versions[ids] = versions[starts]
 
@@ -140,11 +140,11 @@ class UnrollBuffer:
     return self._versions[ids]
 
   def _unroll(self, i):
-    env_outputs, agent_outputs = tf.nest.map_structure(
+    env_outputs, agent_outputs = nests.map_arrays(
         lambda a: a[i].copy(), self._entries)
     return staging.ActorOutput(
         level_name=self._level_names[i],
-        agent_state=tf.nest.map_structure(
+        agent_state=nests.map_arrays(
             lambda a: a[i].copy(), self._states),
         env_outputs=env_outputs,
         agent_outputs=agent_outputs,
@@ -215,17 +215,17 @@ class Rendezvous:
       the last of the pool gets here and the learner has trained, with all,
       [N, ...]. None if nobody may act.
     """
-    select = lambda which: tf.nest.map_structure(lambda a: a[which], inputs)
+    select = lambda which: nests.map_arrays(lambda a: a[which], inputs)
     if not at_start.any():
       return inputs
     self._held.append((np.count_nonzero(at_start), select(at_start)))
     if sum(count for count, _ in self._held) < self._num_environments:
       return None if at_start.all() else select(~at_start)
-    nests = [nest for _, nest in self._held]
+    held = [nest for _, nest in self._held]
     self._held = []
     self._wait_for_update(self._rounds)
     self._rounds += 1
-    return tf.nest.map_structure(lambda *a: np.concatenate(a), *nests)
+    return nests.map_arrays(lambda *a: np.concatenate(a), *held)
 
 
 class Actor:
@@ -263,7 +263,7 @@ class Actor:
     self._report_episode = report_episode
     self._times = times
     self._refresh = refresh
-    self._core_state = tf.nest.map_structure(np.copy, initial_state)
+    self._core_state = nests.map_arrays(np.copy, initial_state)
     self._agent_output = initial_output(num_environments, num_actions)
     self._buffer = None
     self._rendezvous = wait_for_update and Rendezvous(
@@ -297,7 +297,7 @@ class Actor:
     if len(replaced):
       self._begin_anew(replaced)
     take = lambda a: a[ids]
-    last_output = tf.nest.map_structure(take, self._agent_output)
+    last_output = nests.map_arrays(take, self._agent_output)
     with self._times.stage('actor_unrolls'):
       unrolls = buffer.append(ids, env_output, last_output)
     with self._times.stage('actor_queue'):
@@ -317,24 +317,24 @@ class Actor:
         with self._times.stage('actor_weights'):
           self._refresh(buffer.versions(starts))
 
-    states = tf.nest.map_structure(take, self._core_state)
+    states = nests.map_arrays(take, self._core_state)
     with self._times.stage('actor_inference'):
       output, next_states, versions = self._policy(
           last_output.action, env_output._replace(info=()), states)
     buffer.begin(ids, states, versions)
     for all_values, values in zip(
-        tf.nest.flatten((self._agent_output, self._core_state)),
-        tf.nest.flatten((output, next_states))):
+        nests.flatten((self._agent_output, self._core_state)),
+        nests.flatten((output, next_states))):
       all_values[ids] = values
     return ids, output.action
 
   def _begin_anew(self, ids):
     """Forgets what environments did that others have taken the place of."""
     self._buffer.drop(ids)
-    for values in tf.nest.flatten(self._agent_output):
+    for values in nests.flatten(self._agent_output):
       values[ids] = 0
-    for values, initial in zip(tf.nest.flatten(self._core_state),
-                               tf.nest.flatten(self._initial_state)):
+    for values, initial in zip(nests.flatten(self._core_state),
+                               nests.flatten(self._initial_state)):
       values[ids] = initial[ids]
 
 

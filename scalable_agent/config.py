@@ -141,6 +141,12 @@ class Config:
     return self.task >= 0 and self.job_name == 'actor'
 
   @property
+  def leaves_acting_to_others(self):
+    """Whether this is a learner job whose actors have the policy."""
+    return (self.mode == 'train' and self.task >= 0 and
+            self.job_name == 'learner' and self.inference == 'actor')
+
+  @property
   def num_learners(self):
     """Learners that update the same weights together with this job."""
     trains = self.mode == 'train' and not self.is_actor_job

@@ -5,9 +5,9 @@ import math
 import os
 
 import numpy as np
-import tensorflow as tf
 
 from scalable_agent import actor
+from scalable_agent import nests
 from scalable_agent import score_table
 
 
@@ -35,7 +35,7 @@ def play(pool, policy, initial_state, num_action_repeats, num_episodes,
   size = pool.num_environments
   remaining = np.full([size], num_episodes // size)
   remaining[:num_episodes % size] += 1
-  core_state = tf.nest.map_structure(np.copy, initial_state)
+  core_state = nests.map_arrays(np.copy, initial_state)
   last_actions = np.zeros([size], np.int32)
   episodes = []
   while remaining.any():
@@ -46,13 +46,13 @@ def play(pool, policy, initial_state, num_action_repeats, num_episodes,
         pool.level_names, ids, env_output.info, counts, num_action_repeats):
       episodes.append(episode)
       on_episode(episode)
-    states = tf.nest.map_structure(lambda a: a[ids], core_state)
+    states = nests.map_arrays(lambda a: a[ids], core_state)
     output, states, _ = policy(
         last_actions[ids], env_output._replace(info=()), states)
     pool.send(ids, output.action)
     last_actions[ids] = output.action
-    for mine, theirs in zip(tf.nest.flatten(core_state),
-                            tf.nest.flatten(states)):
+    for mine, theirs in zip(nests.flatten(core_state),
+                            nests.flatten(states)):
       mine[ids] = theirs
   return episodes
 

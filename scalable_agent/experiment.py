@@ -186,8 +186,8 @@ flags.DEFINE_string(
     'default the learner\'s first. Other GPUs than a gpu:<i> named here learn.')
 flags.DEFINE_integer(
     'intra_op_threads', 0, 'Threads that share one operation of TensorFlow on '
-    'the CPU; 0 takes half of the cores where no GPU trains, and one in an actor '
-    'job.')
+    'the CPU; 0 takes half of the cores where no GPU trains, all of them in a '
+    'learner job whose actors have the policy, and one in an actor job.')
 flags.DEFINE_integer(
     'num_pools', 0, 'Pools that the environments are spread over, each with '
     'its own actor thread; 0 chooses by suite.')

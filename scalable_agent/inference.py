@@ -6,6 +6,8 @@ import threading
 import numpy as np
 import tensorflow as tf
 
+from scalable_agent import nests
+
 
 class Policy:
   """Runs an agent's step on a device with weights that can be exchanged.
@@ -82,8 +84,9 @@ class Policy:
           args=tf.nest.flatten(weights) + [
               tf.constant(a) for a in tf.nest.flatten((seed, inputs))],
           Tout=[t.dtype for t in program.outputs], f=program)
-    agent_output, core_state = tf.nest.pack_sequence_as(
-        program.structured_outputs, [to_numpy(t) for t in outputs])
+    arrays = map(to_numpy, outputs)
+    agent_output, core_state = nests.map_arrays(
+        lambda unused_tensor: next(arrays), program.structured_outputs)
     versions = np.full([size], version, np.int64)
     return agent_output, core_state, versions
 

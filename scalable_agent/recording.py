@@ -4,7 +4,8 @@ import os
 
 import numpy as np
 from PIL import Image
-import tensorflow as tf
+
+from scalable_agent import nests
 
 # Ten minutes of play. Longer games are cut there: every frame of a GIF is held
 # in memory until it is written.
@@ -35,7 +36,7 @@ def play(pool, screens, policy, initial_state, max_steps=MAX_STEPS):
   Raises:
     environments.PoolError: An environment died.
   """
-  core_state = tf.nest.map_structure(np.copy, initial_state)
+  core_state = nests.map_arrays(np.copy, initial_state)
   actions = np.zeros([1], np.int32)
   for _ in range(max_steps):
     ids, env_output, game_over = pool.recv()

@@ -11,8 +11,8 @@ import queue as queue_lib
 import threading
 
 import numpy as np
-import tensorflow as tf
 
+from scalable_agent import nests
 from scalable_agent import threads
 
 ActorOutput = collections.namedtuple(
@@ -117,11 +117,11 @@ def stack_time_major(unrolls):
   stack = lambda axis: lambda *arrays: np.stack(arrays, axis=axis)
   return ActorOutput(
       level_name=[unroll.level_name for unroll in unrolls],
-      agent_state=tf.nest.map_structure(
+      agent_state=nests.map_arrays(
           stack(0), *(unroll.agent_state for unroll in unrolls)),
-      env_outputs=tf.nest.map_structure(
+      env_outputs=nests.map_arrays(
           stack(1), *(unroll.env_outputs for unroll in unrolls)),
-      agent_outputs=tf.nest.map_structure(
+      agent_outputs=nests.map_arrays(
           stack(1), *(unroll.agent_outputs for unroll in unrolls)),
       policy_version=np.array([unroll.policy_version for unroll in unrolls]))
 

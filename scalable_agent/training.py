@@ -33,7 +33,8 @@ def choose_devices(config):
   """Chooses the devices of a configuration."""
   return devices_lib.choose_devices(
       config.num_learner_devices, config.inference_device, config.xla,
-      config.intra_op_threads)
+      config.intra_op_threads,
+      has_policy=not config.leaves_acting_to_others)
 
 
 def create_agent(config, pool):

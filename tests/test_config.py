@@ -347,6 +347,18 @@ def test_one_learner_has_the_whole_batch():
     assert config.learner_batch_size == config.queue_capacity == 32
 
 
+@pytest.mark.parametrize('values, expected', [
+    (dict(job_name='learner', task=0), True),
+    (dict(job_name='learner', task=0, inference='learner'), False),
+    (dict(job_name='actor', task=0), False),
+    (dict(task=-1), False),
+    (dict(task=-1, mode='test'), False),
+])
+def test_who_leaves_acting_to_others(values, expected):
+  config = resolve(level_name='pong', **values)
+  assert config.leaves_acting_to_others == expected
+
+
 def test_the_first_learner_alone_writes():
   for values, writes in (
       (dict(task=0), True), (dict(task=1), False), (dict(task=-1), True),

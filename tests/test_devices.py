@@ -39,8 +39,9 @@ def machine(monkeypatch):
   return machine
 
 
-def _choose(count=0, inference='', xla='auto', threads=0):
-  return tuple(devices.choose_devices(count, inference, xla, threads))
+def _choose(count=0, inference='', xla='auto', threads=0, **kwargs):
+  return tuple(devices.choose_devices(
+      count, inference, xla, threads, **kwargs))
 
 
 def test_a_cpu_shares_its_cores(machine):
@@ -48,6 +49,10 @@ def test_a_cpu_shares_its_cores(machine):
   assert machine.threads == 4 and machine.logical == 1
   assert _choose(xla='on') == (['/cpu:0'], '/cpu:0', True, True)
   _choose(threads=7)
+  assert machine.threads == 7
+  _choose(has_policy=False)
+  assert machine.threads == 8
+  _choose(threads=7, has_policy=False)
   assert machine.threads == 7
 
 
