@@ -109,7 +109,8 @@ class Policy:
     def step(*tensors):
       return self._step(*tf.nest.pack_sequence_as(specs, tensors))
 
-    program = tf.function(step, jit_compile=self._jit_compile)
+    program = tf.function(
+        step, autograph=False, jit_compile=self._jit_compile)
     program = program.get_concrete_function(*tf.nest.flatten(specs))
     assert not program.captured_inputs, 'A step is a function of its arguments.'
     return program
