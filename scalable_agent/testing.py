@@ -106,6 +106,7 @@ class _Tester:
         devices.inference, devices.jit_compile_policy)
 
   def _act(self, *inputs):
+    """The policy; here a signal ends the games."""
     if self._stop.is_set():
       raise KeyboardInterrupt()
     return self._policy(*inputs)
