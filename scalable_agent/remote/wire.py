@@ -96,8 +96,7 @@ class Layout:
       raise ValueError(f'{self._names} do not name the arrays of a message')
     self._shapes = [tuple(leaf.shape) for _, leaf in named]
     self._dtypes = [np.dtype(leaf.dtype) for _, leaf in named]
-    sizes = [int(np.prod(shape)) * dtype.itemsize
-             for shape, dtype in zip(self._shapes, self._dtypes)]
+    self._counts = [int(np.prod(shape)) for shape in self._shapes]
     # Large items first keeps every array aligned without gaps.
     self._order = sorted(range(len(named)),
                          key=lambda i: -self._dtypes[i].itemsize)
@@ -110,7 +109,7 @@ class Layout:
         raise ValueError(f'{self._names[i]} is of {dtype}, which messages '
                          'cannot hold')
       self._offsets[i] = offset
-      offset += sizes[i]
+      offset += self._counts[i] * dtype.itemsize
       entries[self._names[i]] = dict(
           dtype=_DTYPES[dtype.str], shape=self._shapes[i],
           data_offsets=[self._offsets[i], offset])
@@ -159,10 +158,9 @@ class Layout:
     if len(message) != self.num_bytes:
       raise WireError(f'{len(message)} bytes, expected {self.num_bytes}')
     leaves = []
-    for name, shape, dtype, offset in zip(
-        self._names, self._shapes, self._dtypes, self._offsets):
-      leaf = np.frombuffer(
-          message, dtype, int(np.prod(shape)), len(self.header) + offset)
+    for name, shape, dtype, count, offset in zip(
+        self._names, self._shapes, self._dtypes, self._counts, self._offsets):
+      leaf = np.frombuffer(message, dtype, count, len(self.header) + offset)
       self._check(name, leaf)
       leaves.append(leaf.reshape(shape))
     return rebuild(self._template, iter(leaves))
