@@ -193,6 +193,10 @@ class Raw:
     self.channel.close()
 
   def future(self, method, message):
+    if method == 'PutUnroll':
+      return _OneAnswer(self.channel.stream_stream(
+          f'/{protocol.SERVICE}/{method}')(
+              iter([message]), metadata=self._metadata, timeout=self._timeout))
     return self.channel.unary_unary(f'/{protocol.SERVICE}/{method}').future(
         message, metadata=self._metadata, timeout=self._timeout)
 
@@ -216,6 +220,20 @@ class Raw:
 
   def get_weights(self, session, version):
     return self.unary('GetWeights', struct.pack('<Qq', session, version))
+
+
+class _OneAnswer:
+  """A stream of one message, as gRPC's future of a call."""
+
+  def __init__(self, call):
+    self._call = call
+
+  def result(self):
+    (answer,) = self._call
+    return answer
+
+  def __getattr__(self, name):
+    return getattr(self._call, name)
 
 
 def _outcome(call):

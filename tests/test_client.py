@@ -90,8 +90,13 @@ def test_close_ends_a_wait_for_room():
       thread.result(_CLOSE_SECONDS)
 
 
-def test_unrolls_survive_cut_connections():
-  """Every one arrives once, in order, though answers are lost."""
+@pytest.mark.parametrize('size', [1, 6])
+def test_unrolls_survive_cut_connections(monkeypatch, size):
+  """Every one arrives once, in order, though answers are lost.
+
+  Of several that are put at once, two messages are under way.
+  """
+  monkeypatch.setattr(protocol, 'MAX_CALL_BYTES', 1)
   with remote_parts.Learner(capacity=2) as learner:
     with remote_parts.Proxy(learner.port) as proxy:
       client = remote_parts.make_client(proxy.port)
@@ -99,8 +104,8 @@ def test_unrolls_survive_cut_connections():
       sent = [remote_parts.make_unroll(i, version) for i in range(30)]
 
       def put():
-        for unroll in sent:
-          client.put_unrolls([unroll])
+        for start in range(0, len(sent), size):
+          client.put_unrolls(sent[start:start + size])
 
       thread = remote_parts.Thread(put)
       for i, unroll in enumerate(sent):

@@ -1,6 +1,7 @@
 """The actor job's end: reaches the learner, and keeps reaching it."""
 
 import collections
+import functools
 import json
 import random
 import struct
@@ -14,7 +15,8 @@ import numpy as np
 from scalable_agent import threads
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
-from scalable_agent.remote import stream
+from scalable_agent.remote import stream as stream_lib
+from scalable_agent.remote import unroll_sender
 from scalable_agent.remote import wire
 
 # A policy version counts the lives of the learner in its upper bits, so that
@@ -36,10 +38,6 @@ _FATAL = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED,
 # What is known of a learner that was reached; life counts its processes.
 _Connection = collections.namedtuple(
     '_Connection', 'session life levels unroll_layout')
-
-
-def _life(unroll):
-  return unroll.policy_version // _LIFE
 
 
 class Refused(RuntimeError):
@@ -100,8 +98,6 @@ class LearnerClient:
     self._address = address
     self._hello = dict(agreement=agreement, task=task, levels=level_names)
     self._make_unroll_layout = unroll_layout
-    self._unrolls_per_call = unroll_layout and protocol.max_unrolls_per_call(
-        unroll_layout(1))
     self._weights_layout = weights_layout
     self._metadata = security_lib.metadata(security)
     if weights_layout and not max_message_bytes:
@@ -115,8 +111,10 @@ class LearnerClient:
     unary = lambda name: self._channel.unary_unary(
         f'/{protocol.SERVICE}/{name}')
     self._methods = {name: unary(name) for name in (
-        'Hello', 'PutUnroll', 'PutEpisodes', 'GetWeights')}
-    self._act = self._channel.stream_stream(f'/{protocol.SERVICE}/Act')
+        'Hello', 'PutEpisodes', 'GetWeights')}
+    self._streams = {
+        name: self._channel.stream_stream(f'/{protocol.SERVICE}/{name}')
+        for name in ('PutUnroll', 'Act')}
     self._closed = threading.Event()
     # Guards what follows. Whoever connects holds it: one at a time knocks, and
     # the others wait for what comes of it.
@@ -129,8 +127,10 @@ class LearnerClient:
     self._wait_seconds = 0.
     self._lost_time = time.monotonic()
     self._logged_time = -_LOG_SECONDS
-    self._sequence = self._episode_sequence = 0
-    self.num_dropped = 0
+    self._episode_sequence = 0
+    self._sender = unroll_layout and unroll_sender.UnrollSender(
+        self._connect, functools.partial(self._open_stream, 'PutUnroll'),
+        self._encode, protocol.max_unrolls_per_call(unroll_layout(1)))
 
   @property
   def session(self):
@@ -180,28 +180,26 @@ class LearnerClient:
     Raises:
       TrainingDone, Refused, Closed.
     """
-    most = self._unrolls_per_call
-    for start in range(0, len(unrolls), most):
-      part = unrolls[start:start + most]
-      first = self._sequence + 1
-      self._sequence += len(part)
-      # Backpressure takes as long as it takes; keepalive notices a dead peer.
-      _, connection = self._call(
-          'PutUnroll', lambda connection, part=part, first=first: wire.join([
-              self._encode(unroll, sequence, connection)
-              for sequence, unroll in enumerate(part, first)
-              if _life(unroll) == connection.life]), None)
-      self.num_dropped += sum(_life(u) != connection.life for u in part)
+    self._sender.put(unrolls)
 
-  def _encode(self, unroll, sequence, connection):
-    return connection.unroll_layout.encode(protocol.UnrollMessage(
-        session=np.uint64(connection.session),
-        sequence=np.int64(sequence),
-        level=np.int32(connection.levels[unroll.level_name]),
-        policy_version=np.int64(unroll.policy_version % _LIFE),
-        agent_state=unroll.agent_state,
-        env_outputs=unroll.env_outputs,
-        agent_outputs=unroll.agent_outputs))
+  @property
+  def num_dropped(self):
+    """Unrolls of the weights of a learner that is gone, so far."""
+    return self._sender.num_dropped
+
+  def _encode(self, connection, unrolls, first):
+    messages = [
+        connection.unroll_layout.encode(protocol.UnrollMessage(
+            session=np.uint64(connection.session),
+            sequence=np.int64(sequence),
+            level=np.int32(connection.levels[unroll.level_name]),
+            policy_version=np.int64(unroll.policy_version % _LIFE),
+            agent_state=unroll.agent_state,
+            env_outputs=unroll.env_outputs,
+            agent_outputs=unroll.agent_outputs))
+        for sequence, unroll in enumerate(unrolls, first)
+        if unroll.policy_version // _LIFE == connection.life]
+    return wire.join(messages), len(messages)
 
   def put_episodes(self, episodes):
     """Reports finished games, a list of `actor.Episode`s; it may be empty.
@@ -222,17 +220,20 @@ class LearnerClient:
   def open_stream(self):
     """Returns a new `stream.Stream`, for inference at the learner.
 
-    What it raises at its end, besides `stream.Broken`, is as below.
+    What it raises at its end, besides `stream.Broken`, is as below. The learner
+    forgets what a stream has shown it when the stream ends.
 
     Raises:
       TrainingDone, Refused, Closed.
     """
-    connection = self._connect()
+    return self._open_stream('Act', self._connect())
+
+  def _open_stream(self, name, connection):
     metadata = self._metadata + (
         (protocol.SESSION_KEY, str(connection.session)),)
     try:
-      return stream.Stream(
-          lambda requests: self._act(requests, metadata=metadata),
+      return stream_lib.Stream(
+          lambda requests: self._streams[name](requests, metadata=metadata),
           self._succeeded, lambda error: self._lost(error, connection))
     except ValueError as e:  # The channel was closed.
       raise Closed() from e
@@ -252,20 +253,16 @@ class LearnerClient:
 
     Args:
       name: The method.
-      make_request: A function of a `_Connection` that returns the message,
-        empty for none.
+      make_request: A function of a `_Connection` that returns the message.
       timeout: Seconds until a call has failed.
 
     Returns:
-      A pair of the answer, None if there was no message, and the `_Connection`.
+      A pair of the answer and the `_Connection`.
     """
     while True:
       connection = self._connect()
-      request = make_request(connection)
-      if not request:
-        return None, connection
       try:
-        answer = self._invoke(name, request, timeout)
+        answer = self._invoke(name, make_request(connection), timeout)
       except grpc.RpcError as e:
         self._lost(e, connection)
       else:

@@ -21,8 +21,7 @@ from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
 
-# Every call that waits for room in the queue, and every stream of `Act`,
-# occupies a thread, which is only made once it is needed.
+# Every stream occupies a thread, which is only made once it is needed.
 _MAX_THREADS = 4096
 _MAX_ENVIRONMENTS = 65536
 _MAX_TEXT_BYTES = 1 << 20
@@ -109,10 +108,11 @@ class Service:
     self._decoding = threading.Lock()
 
     unary = grpc.unary_unary_rpc_method_handler
+    stream = grpc.stream_stream_rpc_method_handler
     handlers = dict(
-        Hello=unary(self._hello), PutUnroll=unary(self._put),
-        PutEpisodes=unary(self._episodes), GetWeights=unary(self._get_weights),
-        Act=grpc.stream_stream_rpc_method_handler(self._act))
+        Hello=unary(self._hello), PutEpisodes=unary(self._episodes),
+        GetWeights=unary(self._get_weights), PutUnroll=stream(self._put_all),
+        Act=stream(self._act))
     self._executor = concurrent.futures.ThreadPoolExecutor(
         _MAX_THREADS, 'service')
     self._server = grpc.server(
@@ -234,6 +234,13 @@ class Service:
               'more than the --inference_maximum_batch_size of the learner, '
               f'{self._max_environments}')
     return None
+
+  def _put_all(self, messages, context):
+    try:
+      for message in messages:
+        yield self._put(message, context)
+    except grpc.RpcError:
+      return  # The connection ended; the actor comes back with another.
 
   def _put(self, message, context):
     refuse = functools.partial(context.abort, grpc.StatusCode.INVALID_ARGUMENT)

@@ -10,10 +10,7 @@ class Broken(Exception):
 
 
 class Stream:
-  """Sends steps and gets actions in turn, for one thread.
-
-  The learner forgets what a stream has shown it when the stream ends.
-  """
+  """Messages and their answers, in order, for one thread."""
 
   def __init__(self, call, on_answer, on_end):
     """Initializes the stream.
@@ -30,18 +27,31 @@ class Stream:
     self._answers = call(iter(self._requests.get, None))
 
   def exchange(self, message):
-    """Sends a message, bytes, and returns the answer to it.
+    """Sends a message, bytes, and returns the answer to it; raises as `receive`.
+    """
+    self.send(message)
+    return self.receive()
+
+  def send(self, message):
+    """Sends a message, bytes, without waiting."""
+    self._requests.put(message)
+
+  def receive(self):
+    """Returns the answer to the oldest message that has none.
 
     Raises:
       Broken: There will be no answer, nor one to later messages.
       Exception: What `on_end` raised.
     """
-    self._requests.put(message)
     try:
       answer = next(self._answers)
     except (grpc.RpcError, StopIteration) as e:
-      self._requests.put(None)
+      self.close()
       self._on_end(self._answers)
       raise Broken() from e
     self._on_answer()
     return answer
+
+  def close(self):
+    """Says that there will be no more messages."""
+    self._requests.put(None)

@@ -1,0 +1,94 @@
+"""Sends unrolls over a stream, and again over another where it breaks.
+
+A message of a stream costs half of what a call of its own does.
+"""
+
+import collections
+
+from scalable_agent.remote import stream as stream_lib
+
+# Messages under way while the next is encoded.
+_MAX_UNDER_WAY = 1
+
+
+class UnrollSender:
+  """Hands over unrolls in order, each of them once; for one thread.
+
+  Attributes:
+    num_dropped: Unrolls that `encode` would not send.
+  """
+
+  def __init__(self, connect, open_stream, encode, max_unrolls_per_message):
+    """Initializes the sender; the first unroll opens the stream.
+
+    Args:
+      connect: A function that returns what is known of the learner, the same
+        object until it has been connected to again.
+      open_stream: A function of that, which returns a `stream.Stream` to it.
+      encode: A function of that, a list of unrolls, and the number of the first
+        of them, which returns a message and how many of them are in it; those
+        that this learner cannot use are left out.
+      max_unrolls_per_message: An int.
+    """
+    self._connect = connect
+    self._open_stream = open_stream
+    self._encode = encode
+    self._most = max_unrolls_per_message
+    self._stream = None
+    self._learner = None
+    self._sequence = 0
+    # Pairs of unrolls and the number of the first, oldest first; and for each of
+    # those that went out on the present stream, how many of its unrolls did.
+    self._unanswered = collections.deque()
+    self._sent = collections.deque()
+    self.num_dropped = 0
+
+  def put(self, unrolls):
+    """Sends unrolls, and waits until the learner has taken them.
+
+    Args:
+      unrolls: A list of `ActorOutput`s.
+
+    Raises:
+      Exception: What connecting raises, or the end of a stream besides
+        `stream.Broken`.
+    """
+    for start in range(0, len(unrolls), self._most):
+      part = unrolls[start:start + self._most]
+      self._unanswered.append((part, self._sequence + 1))
+      self._sequence += len(part)
+      self._exchange(_MAX_UNDER_WAY)
+    self._exchange(0)
+
+  def _exchange(self, num_unanswered):
+    """Sends what is to be sent, and waits for all but so many answers."""
+    while (len(self._sent) < len(self._unanswered) or
+           len(self._unanswered) > num_unanswered):
+      try:
+        self._send()
+        if len(self._unanswered) > num_unanswered:
+          self._stream.receive()
+          part, _ = self._unanswered.popleft()
+          self.num_dropped += len(part) - self._sent.popleft()
+      except stream_lib.Broken:
+        self._stream = None
+        self._sent.clear()
+
+  def _send(self):
+    """Sends what the present stream was not sent."""
+    learner = self._connect()
+    if self._stream is None or learner is not self._learner:
+      if self._stream:
+        self._stream.close()
+      self._stream = self._open_stream(learner)
+      self._learner = learner
+      self._sent.clear()
+    while len(self._sent) < len(self._unanswered):
+      part, first = self._unanswered[len(self._sent)]
+      message, count = self._encode(learner, part, first)
+      if count:
+        self._stream.send(message)
+        self._sent.append(count)
+      else:
+        del self._unanswered[len(self._sent)]
+        self.num_dropped += len(part)
