@@ -4,8 +4,8 @@ Nothing acts and nothing trains: clients, in a process per core, send the same
 unroll again and again, one or more at a time over 1 to 64 connections, to a
 learner's service in another process that checks and drops them. What gRPC itself
 allows is what services that do nothing get of the same bytes, with all frames of
-stacks, in turns with ours: one drops them too ('plain'), the other sends them
-back ('echo').
+stacks and in calls of their own where ours have a stream, in turns with ours: one
+drops them too ('plain'), the other sends them back ('echo').
 """
 
 import collections

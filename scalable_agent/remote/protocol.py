@@ -17,7 +17,7 @@ SERVICE = 'scalable_agent.Learner'
 # Metadata of an `Act` stream: the number of its session.
 SESSION_KEY = 'session'
 MAX_EPISODES_PER_CALL = 4096
-# A call costs more than packing an Atari unroll for it. Messages that are larger
+# A message costs more than packing an Atari unroll for it. Messages that are larger
 # than this are slower by the byte (figures in the README, on transport).
 MAX_CALL_BYTES = 4 << 20
 
