@@ -1,5 +1,6 @@
 """What the tests of `scalable_agent.remote` are made of: small and quick."""
 
+import collections
 import contextlib
 import json
 import select
@@ -231,6 +232,12 @@ class _OneAnswer:
   def result(self):
     (answer,) = self._call
     return answer
+
+  def code(self):
+    # A stream ends once its answers have been read.
+    with contextlib.suppress(grpc.RpcError):
+      collections.deque(self._call, maxlen=0)
+    return self._call.code()
 
   def __getattr__(self, name):
     return getattr(self._call, name)
