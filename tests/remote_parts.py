@@ -14,6 +14,7 @@ import grpc
 import numpy as np
 
 from scalable_agent import environments
+from scalable_agent import nests
 from scalable_agent import networks
 from scalable_agent import staging
 from scalable_agent.environments import ArraySpec
@@ -109,16 +110,10 @@ def same(a, b):
   """Whether two `ActorOutput`s are equal, policy versions aside."""
   leaves = lambda u: [np.asarray(leaf) for part in (
       u.agent_state, u.env_outputs, u.agent_outputs)
-                      for leaf in _flatten(part)]
+                      for leaf in nests.flatten(part)]
   return a.level_name == b.level_name and all(
       x.dtype == y.dtype and np.array_equal(x, y)
       for x, y in zip(leaves(a), leaves(b), strict=True))
-
-
-def _flatten(nest):
-  if isinstance(nest, tuple):
-    return [leaf for item in nest for leaf in _flatten(item)]
-  return [nest]
 
 
 class Learner:

@@ -17,8 +17,8 @@ SERVICE = 'scalable_agent.Learner'
 # Metadata of an `Act` stream: the number of its session.
 SESSION_KEY = 'session'
 MAX_EPISODES_PER_CALL = 4096
-# A message costs more than packing an Atari unroll for it. Messages that are larger
-# than this are slower by the byte (figures in the README, on transport).
+# A message costs more than packing an Atari unroll for it. Messages that are
+# larger than this are slower by the byte (figures in the README, on transport).
 MAX_CALL_BYTES = 4 << 20
 
 # Settings that both ends need alike: what is in an unroll, and what the weights
