@@ -105,7 +105,7 @@ class Job:
   def _send(self, queue):
     while True:
       self._client.put_unrolls(
-          queue.get_many(self._config.num_environments, minimum=1))
+          queue.get_many(self._config.num_environments, minimum=1), wait=False)
 
   def _report(self, client):
     while True:

@@ -139,13 +139,17 @@ def _serve(name, shape, connection):
 
 
 def _bare_caller(messages, port, unrolls_per_call):
-  """Returns functions that send an unroll and get weights, and a closer."""
+  """Returns functions that send an unroll and get weights, and a closer.
+
+  The first two take whether to return only once everything has been answered.
+  """
   channel = grpc.insecure_channel(
       f'localhost:{port}', protocol.channel_options(1 << 30))
   put, get = (channel.unary_unary(f'/{protocol.SERVICE}/{name}')
               for name in ('PutUnroll', 'GetWeights'))
   message = messages.unroll_bytes() * unrolls_per_call
-  return lambda: put(message), lambda: get(bytes(16)), channel.close
+  return (lambda unused_wait: put(message), lambda unused_wait: get(bytes(16)),
+          channel.close)
 
 
 def _our_caller(messages, port, unrolls_per_call):
@@ -156,8 +160,8 @@ def _our_caller(messages, port, unrolls_per_call):
   _, version = client.get_weights(-1)
   unrolls = [messages.unroll._replace(
       policy_version=version)] * unrolls_per_call
-  return (lambda: client.put_unrolls(unrolls), lambda: client.get_weights(-1),
-          client.close)
+  return (lambda wait: client.put_unrolls(unrolls, wait),
+          lambda unused_wait: client.get_weights(-1), client.close)
 
 
 _Side = collections.namedtuple('_Side', 'make_server make_caller')
@@ -185,8 +189,10 @@ def _repeat_calls(calls, seconds, server):
   def repeat(i):
     begin.wait()
     while not stop.is_set():
-      calls[i]()
+      calls[i](False)
       counts[i] += 1
+    calls[i](True)
+    counts[i] += 1
 
   threads = [threading.Thread(target=repeat, args=[i])
              for i in range(len(calls))]
@@ -227,8 +233,8 @@ def _drive(shape, servers, num_connections, unrolls_per_call, seconds, barrier):
         for name, (_, port) in servers.items()}
     # Connects, and raises if they cannot be called.
     for put, get, _ in itertools.chain(*callers.values()):
-      put()
-      get()
+      put(True)
+      get(True)
     stretches = {name: [] for name in servers}
     # The machine's speed changes, so that only neighbours compare.
     for _ in range(_NUM_TURNS):

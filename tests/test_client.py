@@ -90,11 +90,11 @@ def test_close_ends_a_wait_for_room():
       thread.result(_CLOSE_SECONDS)
 
 
-@pytest.mark.parametrize('size', [1, 6])
-def test_unrolls_survive_cut_connections(monkeypatch, size):
+@pytest.mark.parametrize('size, wait', [(1, True), (6, True), (1, False)])
+def test_unrolls_survive_cut_connections(monkeypatch, size, wait):
   """Every one arrives once, in order, though answers are lost.
 
-  Of several that are put at once, two messages are under way.
+  Of several that are put at once, or without waiting, two are under way.
   """
   monkeypatch.setattr(protocol, 'MAX_CALL_BYTES', 1)
   with remote_parts.Learner(capacity=2) as learner:
@@ -105,7 +105,8 @@ def test_unrolls_survive_cut_connections(monkeypatch, size):
 
       def put():
         for start in range(0, len(sent), size):
-          client.put_unrolls(sent[start:start + size])
+          client.put_unrolls(sent[start:start + size], wait)
+        client.put_unrolls([])
 
       thread = remote_parts.Thread(put)
       for i, unroll in enumerate(sent):

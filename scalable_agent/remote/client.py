@@ -168,7 +168,7 @@ class LearnerClient:
           f'{e}.') from e
     return weights.weights, connection.life * _LIFE + int(weights.version)
 
-  def put_unrolls(self, unrolls):
+  def put_unrolls(self, unrolls, wait=True):
     """Hands over `ActorOutput`s, waiting while the learner's queue is full.
 
     One thread may call this. Those that were begun with the weights of a
@@ -176,11 +176,14 @@ class LearnerClient:
 
     Args:
       unrolls: A list.
+      wait: Whether to return only when the learner has taken all of them. If
+        not, a message of them may still be under way, which the next call waits
+        for, and raises what became of it.
 
     Raises:
       TrainingDone, Refused, Closed.
     """
-    self._sender.put(unrolls)
+    self._sender.put(unrolls, wait)
 
   @property
   def num_dropped(self):

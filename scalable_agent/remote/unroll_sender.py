@@ -43,11 +43,13 @@ class UnrollSender:
     self._sent = collections.deque()
     self.num_dropped = 0
 
-  def put(self, unrolls):
+  def put(self, unrolls, wait=True):
     """Sends unrolls, and waits until the learner has taken them.
 
     Args:
       unrolls: A list of `ActorOutput`s.
+      wait: Whether to wait for the last message too. The next call does that if
+        this one does not.
 
     Raises:
       Exception: What connecting raises, or the end of a stream besides
@@ -58,7 +60,8 @@ class UnrollSender:
       self._unanswered.append((part, self._sequence + 1))
       self._sequence += len(part)
       self._exchange(_MAX_UNDER_WAY)
-    self._exchange(0)
+    if wait:
+      self._exchange(0)
 
   def _exchange(self, num_unanswered):
     """Sends what is to be sent, and waits for all but so many answers."""
@@ -72,7 +75,6 @@ class UnrollSender:
           self.num_dropped += len(part) - self._sent.popleft()
       except stream_lib.Broken:
         self._stream = None
-        self._sent.clear()
 
   def _send(self):
     """Sends what the present stream was not sent."""
