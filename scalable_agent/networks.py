@@ -71,6 +71,7 @@ class _Initializer:
 
 
 def _linear(params, name, inputs):
+  # Not `bias_add`, which is fused with the product, and slower so.
   return tf.matmul(inputs, params[name + '/w']) + params[name + '/b']
 
 
@@ -234,16 +235,18 @@ class Agent:
     Returns:
       A pair of `AgentOutput` ([B, ...]) and the next core state.
     """
-    one_step = lambda t: tf.expand_dims(t, 0)
-    (logits, baseline), core_state = self.unroll(
-        params, one_step(last_actions),
-        tf.nest.map_structure(one_step, env_outputs), core_state)
-    action = tf.random.stateless_categorical(
-        logits[0], 1, seed=seed, dtype=tf.int32)[:, 0]
+    out = self._features(params, last_actions, env_outputs)
+    if self._use_lstm:
+      core_state = _core_step(
+          params, lstm_gates(params, 'core', out), env_outputs.done, core_state)
+      out = core_state.h
+    logits, baseline = _heads(params, out)
+    action = tf.squeeze(tf.random.stateless_categorical(
+        logits, 1, seed=seed, dtype=tf.int32), 1)
     # Logits that are not finite may draw one action too many. The learner
     # notices them too, and can say what is wrong.
-    action = tf.minimum(action, logits.shape[-1] - 1)
-    return AgentOutput(action, logits[0], baseline[0]), core_state
+    action = tf.minimum(action, self.num_actions - 1)
+    return AgentOutput(action, logits, baseline), core_state
 
   def unroll(self, params, last_actions, env_outputs, core_state):
     """Runs the network over trajectories.
@@ -261,35 +264,34 @@ class Agent:
       ((policy_logits, baseline), core state): float32 [T, B, NUM_ACTIONS],
       float32 [T, B] and the core state after the last step.
     """
-    time, batch = tf.unstack(tf.shape(env_outputs.done))
-    time = env_outputs.done.shape[0] or time
-    merge = lambda t: tf.reshape(t, tf.concat([[-1], tf.shape(t)[2:]], 0))
-    split = lambda t: tf.reshape(t, [time, batch] + t.shape[1:].as_list())
+    done = env_outputs.done
+    sizes = [size or tf.shape(done)[i] for i, size in enumerate(done.shape)]
+    merge = lambda t: tf.reshape(t, (-1,) + tuple(t.shape[2:]))
+    split = lambda t: tf.reshape(t, sizes + t.shape[1:].as_list())
 
+    out = self._features(
+        params, tf.reshape(last_actions, [-1]),
+        tf.nest.map_structure(merge, env_outputs._replace(info=())))
+    if self._use_lstm:
+      gates = split(lstm_gates(params, 'core', out))
+      outputs = []
+      for gates_t, done_t in zip(tf.unstack(gates), tf.unstack(done)):
+        core_state = _core_step(params, gates_t, done_t, core_state)
+        outputs.append(core_state.h)
+      out = tf.concat(outputs, axis=0)
+    logits, baseline = _heads(params, out)
+    return (split(logits), split(baseline)), core_state
+
+  def _features(self, params, last_actions, env_outputs):
+    """What goes into the core: of [N, ...] tensors, float32 [N, size]."""
     observation = env_outputs.observation
     features = [
-        self._torso(params, tf.reshape(observation[0],
-                                       (-1,) + self._frame_shape)),
-        tf.expand_dims(tf.clip_by_value(merge(env_outputs.reward), -1., 1.), 1),
-        tf.one_hot(merge(last_actions), self.num_actions)]
+        self._torso(params, observation[0]),
+        tf.expand_dims(tf.clip_by_value(env_outputs.reward, -1., 1.), 1),
+        tf.one_hot(last_actions, self.num_actions)]
     if self._has_instruction:
-      features.append(_encode_instructions(params, merge(observation[1])))
-    core_output = tf.concat(features, axis=1)
-
-    if self._use_lstm:
-      gates = split(lstm_gates(params, 'core', core_output))
-      outputs = []
-      for gates_t, done in zip(tf.unstack(gates),
-                               tf.unstack(env_outputs.done)):
-        keep = tf.cast(~done, tf.float32)[:, tf.newaxis]
-        core_state = LSTMState(core_state.c * keep, core_state.h * keep)
-        core_state = lstm_step(params, 'core', gates_t, core_state)
-        outputs.append(core_state.h)
-      core_output = tf.concat(outputs, axis=0)
-
-    policy_logits = _linear(params, 'policy_logits', core_output)
-    baseline = tf.squeeze(_linear(params, 'baseline', core_output), -1)
-    return (split(policy_logits), split(baseline)), core_state
+      features.append(_encode_instructions(params, observation[1]))
+    return tf.concat(features, axis=1)
 
   def _torso(self, params, frame):
     params = {name: value for name, value in params.items()
@@ -314,6 +316,18 @@ class Agent:
       out = _residual_sections(params, frame)
     out = tf.reshape(out, [-1, int(np.prod(out.shape[1:]))])
     return tf.nn.relu(_linear(params, 'torso/linear', out))
+
+
+def _core_step(params, gates, done, state):
+  keep = tf.cast(~done, tf.float32)[:, tf.newaxis]
+  return lstm_step(
+      params, 'core', gates, LSTMState(state.c * keep, state.h * keep))
+
+
+def _heads(params, inputs):
+  """Returns policy logits [N, NUM_ACTIONS] and baseline [N]."""
+  return (_linear(params, 'policy_logits', inputs),
+          tf.squeeze(_linear(params, 'baseline', inputs), -1))
 
 
 def _residual_sections(params, out):
