@@ -119,6 +119,9 @@ def test_jobs_outlive_each_other(tmp_path):
     learner.wait_for(lambda: jobs.frames() > 0, 'trains')
     with open(f'/proc/{actors[0].pid}/maps') as f:
       assert 'tensorflow' in f.read()
+    process = psutil.Process(actors[0].pid)
+    niceness = [worker.nice() for worker in process.children()]
+    assert niceness and min(niceness) > process.nice()
 
     # An actor is killed and started again; one of other settings is turned
     # away; one sleeps.
