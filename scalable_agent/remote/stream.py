@@ -1,4 +1,4 @@
-"""The actor job's end of a stream for inference at the learner."""
+"""The actor job's end of a stream: messages, and an answer to each."""
 
 import queue as queue_lib
 
