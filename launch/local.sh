@@ -34,8 +34,8 @@ flags=(--learner_hosts="$hosts" --num_actors="$actors" "$@")
 declare -A job_of=() # By process id.
 declare -A failures=()
 stopping=
+deadline=0 # Of the jobs that are left, in SECONDS.
 
-timer=
 start() { # start JOB TASK
   local priority=()
   # Where cores are few, learners come first: actors would only fill the queue.
@@ -73,8 +73,7 @@ ended() { # ended PID CODE
   if ((code == 0)); then
     if [[ $job == learner ]] && ((--learners_left == 0)); then
       # Actors that lost the learner before it was done would wait for ever.
-      sleep 20 &
-      timer=$!
+      deadline=$((SECONDS + 20))
     fi
   elif [[ -z "$stopping" ]]; then
     echo "$job $task has ended with code $code:" >&2
@@ -83,7 +82,7 @@ ended() { # ended PID CODE
       ((${failures[$job $task]:-0} < restarts)); then
       ((failures[$job $task] = ${failures[$job $task]:-0} + 1))
       sleep 1
-      start "$job" "$task"
+      [[ -n "$stopping" ]] || start "$job" "$task"
     else
       echo "Error: $job $task has failed, stopping all jobs." >&2
       status=1
@@ -92,24 +91,19 @@ ended() { # ended PID CODE
   fi
 }
 
+# Looks, instead of `wait -n`, to which jobs are lost that end while another one is
+# being started again.
 while ((${#job_of[@]})); do
-  pid=
-  wait -n -p pid "${!job_of[@]}" $timer 2>/dev/null
-  code=$?
-  if [[ -n "${pid:-}" && "$pid" == "$timer" ]]; then
-    timer=
+  for pid in "${!job_of[@]}"; do
+    kill -0 "$pid" 2>/dev/null && continue
+    wait "$pid" 2>/dev/null
+    ended "$pid" $?
+  done
+  if ((deadline && SECONDS >= deadline)); then
+    deadline=0
     stop_all
-  elif [[ -n "${pid:-}" ]]; then
-    ended "$pid" "$code"
-  else
-    # A signal came, and its trap has run. It may have taken the place of the
-    # news that a job ended.
-    for pid in "${!job_of[@]}"; do
-      kill -0 "$pid" 2>/dev/null && continue
-      wait "$pid" 2>/dev/null
-      ended "$pid" $?
-    done
   fi
+  sleep .3 &
+  wait $!
 done
-[[ -z "$timer" ]] || kill "$timer"
 exit "$status"

@@ -156,6 +156,31 @@ def test_a_killed_local_job_is_started_again(tmp_path):
   assert len(_started(tmp_path)) == 3
 
 
+def test_local_jobs_that_die_together_are_all_started_again(tmp_path):
+  live = (f'test -e {tmp_path}/x && exec sleep 2; '
+          f'until test -e {tmp_path}/x; do sleep .05; done; kill -9 $$')
+  process = _start_jobs(tmp_path, live, live, ACTORS='3')
+  try:
+    _wait_until(lambda: len(_started(tmp_path)) == 4)
+    (tmp_path / 'x').touch()
+    process.communicate(timeout=30)
+  finally:
+    process.terminate()
+  assert process.returncode == 0
+  assert len(_started(tmp_path)) == 8
+
+
+def test_a_local_job_that_failed_is_not_started_after_a_signal(tmp_path):
+  process = _start_jobs(tmp_path, _WAIT_FOR_TERM, 'exit 1', ACTORS='1')
+  for line in process.stderr:
+    if 'actor 0 has ended' in line:
+      break
+  process.send_signal(signal.SIGTERM)
+  process.communicate(timeout=30)
+  assert process.returncode == 0
+  assert len(_started(tmp_path)) == 2
+
+
 def test_a_local_learner_that_fails_for_good_stops_the_rest(tmp_path):
   process = _start_jobs(
       tmp_path, 'echo Error: it is raining >&2; exit 1', _WAIT_FOR_TERM,
