@@ -14,7 +14,7 @@ from scalable_agent.remote import wire
 
 VERSION = 1
 SERVICE = 'scalable_agent.Learner'
-# Metadata of an `Act` stream: the number of its session.
+# Metadata of streams: the number of the session.
 SESSION_KEY = 'session'
 MAX_EPISODES_PER_CALL = 4096
 # A message costs more than packing an Atari unroll for it. Messages that are

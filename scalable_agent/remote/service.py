@@ -236,11 +236,8 @@ class Service:
     return None
 
   def _put_all(self, messages, context):
-    try:
-      for message in messages:
-        yield self._put(message, context)
-    except grpc.RpcError:
-      return  # The connection ended; the actor comes back with another.
+    for message in _until_cut(messages):
+      yield self._put(message, context)
 
   def _put(self, message, context):
     refuse = functools.partial(context.abort, grpc.StatusCode.INVALID_ARGUMENT)
@@ -332,7 +329,7 @@ class Service:
       actor = self._make_actor(session.levels)
       layouts = self._steps_layouts(len(session.levels))
       try:
-        for message in messages:
+        for message in _until_cut(messages):
           if self._done or self._closing:
             self._end(context, session)
           steps, answer = layouts.decode(message)
@@ -343,14 +340,23 @@ class Service:
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(e))
       except (staging.Closed, dynamic_batching.CancelledError):
         self._end(context, session)
-      except grpc.RpcError:
-        return  # The connection ended; the actor comes back with another.
 
   def _steps_layouts(self, num_environments):
     spec = [environments.ArraySpec(tuple(shape), np.dtype(dtype))
             for shape, dtype in self._agreement['observations']]
     return protocol.StepsLayouts(
         spec, num_environments, self._agreement['num_actions'])
+
+
+def _until_cut(messages):
+  """Yields a stream's messages until the connection ends.
+
+  That is no error: the actor comes back with another.
+  """
+  try:
+    yield from messages
+  except grpc.RpcError:
+    return
 
 
 def _is_int(value, low=0, high=2**64):
