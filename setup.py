@@ -25,6 +25,7 @@ setuptools.setup(
         'absl-py>=2.1',
         'ale-py>=0.12',
         'cityhash>=0.4.8',
+        'dm-tree>=0.1.9',
         'grpcio>=1.62',
         'gymnasium>=1.1',
         'matplotlib>=3.8',
@@ -32,10 +33,17 @@ setuptools.setup(
         'pillow>=10',
         'psutil>=5.9',
         'rich>=13',
+        # TensorFlow Probability imports distutils, which Python 3.12 and newer
+        # get from setuptools.
+        'setuptools>=65',
         'tensorboard>=2.19',
         'tensorflow>=2.19',
+        'tensorflow-probability>=0.25',
+        'tf_keras>=2.19',
     ],
     extras_require={
+        # Not on PyPI: its users build and install it, as the README says.
+        'dmlab': ['deepmind-lab'],
         'gpu': ['tensorflow[and-cuda]'],
         'test': ['cryptography>=42', 'hypothesis>=6', 'playwright>=1.40',
                  'pytest>=8', 'safetensors>=0.4'],

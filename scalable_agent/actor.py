@@ -1,4 +1,4 @@
-"""Actors: environments and policy in a loop that puts unrolls into the queue.
+"""Acts: steps environments with a policy, and puts unrolls into the queue.
 
 One thread drives a pool of environments. Each environment fills its own unroll,
 so that unrolls finish when their environment does, not when the slowest does.
@@ -6,47 +6,38 @@ Batched A2C is the same loop with a wait in it: what has finished its unroll
 acts again only after the update on all of them.
 """
 
-import collections
 import threading
 
 import numpy as np
+import tree
 
-from scalable_agent import nests
-from scalable_agent import networks
 from scalable_agent import staging
-
-Episode = collections.namedtuple(
-    'Episode', 'level_name episode_return episode_frames')
-Episode.__doc__ = """A finished game.
-
-  level_name: String.
-  episode_return: Float, the sum of unclipped rewards of the whole game.
-  episode_frames: Int, its length in environment frames.
-"""
+from scalable_agent import trajectories
 
 
-def finished_episodes(level_names, ids, info, finished, num_action_repeats):
-  """Returns the games that ended.
+def finished_episodes(level_names, ids, info, is_last, num_action_repeats):
+  """Returns the episodes that ended.
 
   Args:
     level_names: A list of N level names, by environment.
     ids: int32 [K], environments.
     info: Their `StepOutputInfo`, [K].
-    finished: bool [K], whose game ended.
+    is_last: bool [K], whose episode ended.
     num_action_repeats: Environment frames per agent step.
 
   Returns:
     A list of `Episode`s, in the order of `ids`.
   """
-  return [Episode(level_names[ids[i]], float(info.episode_return[i]),
-                  int(info.episode_step[i]) * num_action_repeats)
-          for i in np.flatnonzero(finished)]
+  return [trajectories.Episode(
+      level_names[ids[i]], float(info.episode_return[i]),
+      int(info.episode_step[i]) * num_action_repeats)
+          for i in np.flatnonzero(is_last)]
 
 
 def initial_output(num_environments, num_actions):
   """Returns what stands for an `AgentOutput` before the first, arrays [N, ...].
   """
-  return networks.AgentOutput(
+  return trajectories.AgentOutput(
       action=np.zeros([num_environments], np.int32),
       policy_logits=np.zeros([num_environments, num_actions], np.float32),
       baseline=np.zeros([num_environments], np.float32))
@@ -75,9 +66,9 @@ class UnrollBuffer:
         (num_environments, unroll_length + 1) + a.shape[1:], a.dtype)
     self._level_names = level_names
     self._length = unroll_length
-    self._entries = nests.map_arrays(allocate, (env_output, agent_output))
-    self._flat_entries = nests.flatten(self._entries)
-    self._states = nests.map_arrays(np.copy, initial_state)
+    self._entries = tree.map_structure(allocate, (env_output, agent_output))
+    self._flat_entries = tree.flatten(self._entries)
+    self._states = tree.map_structure(np.copy, initial_state)
     self._versions = np.zeros([num_environments], np.int64)
     self._time = np.zeros([num_environments], np.int32)
 
@@ -95,7 +86,7 @@ class UnrollBuffer:
     """
     time = self._time[ids]
     for entries, values in zip(
-        self._flat_entries, nests.flatten((env_output, agent_output))):
+        self._flat_entries, tree.flatten((env_output, agent_output))):
       entries[ids, time] = values
     self._time[ids] += 1
 
@@ -123,8 +114,7 @@ class UnrollBuffer:
     if not starts.any():
       return
     ids = ids[starts]
-    for mine, theirs in zip(nests.flatten(self._states),
-                            nests.flatten(states)):
+    for mine, theirs in zip(tree.flatten(self._states), tree.flatten(states)):
       mine[ids] = theirs[starts]
     self._versions[ids] = versions[starts]
 
@@ -140,12 +130,11 @@ class UnrollBuffer:
     return self._versions[ids]
 
   def _unroll(self, i):
-    env_outputs, agent_outputs = nests.map_arrays(
-        lambda a: a[i].copy(), self._entries)
-    return staging.ActorOutput(
+    copy = lambda a: a[i].copy()
+    env_outputs, agent_outputs = tree.map_structure(copy, self._entries)
+    return trajectories.ActorOutput(
         level_name=self._level_names[i],
-        agent_state=nests.map_arrays(
-            lambda a: a[i].copy(), self._states),
+        agent_state=tree.map_structure(copy, self._states),
         env_outputs=env_outputs,
         agent_outputs=agent_outputs,
         policy_version=self._versions[i])
@@ -155,14 +144,20 @@ class Updates:
   """Counts the learner's updates, and lets actors wait for them."""
 
   def __init__(self):
+    self._first_version = None
     self._count = 0
     self._closed = False
     self._changed = threading.Condition()
 
-  def add(self):
-    """Counts an update whose weights the policy has."""
+  def reach(self, version):
+    """Takes note that the policy has the weights of update `version`.
+
+    The first call says with which one acting begins.
+    """
     with self._changed:
-      self._count += 1
+      if self._first_version is None:
+        self._first_version = version
+      self._count = version - self._first_version
       self._changed.notify_all()
 
   def wait(self, count):
@@ -215,7 +210,7 @@ class Rendezvous:
       the last of the pool gets here and the learner has trained, with all,
       [N, ...]. None if nobody may act.
     """
-    select = lambda which: nests.map_arrays(lambda a: a[which], inputs)
+    select = lambda which: tree.map_structure(lambda a: a[which], inputs)
     if not at_start.any():
       return inputs
     self._held.append((np.count_nonzero(at_start), select(at_start)))
@@ -225,7 +220,7 @@ class Rendezvous:
     self._held = []
     self._wait_for_update(self._rounds)
     self._rounds += 1
-    return nests.map_arrays(lambda *a: np.concatenate(a), *held)
+    return tree.map_structure(lambda *a: np.concatenate(a), *held)
 
 
 class Actor:
@@ -240,7 +235,7 @@ class Actor:
       level_names: A list of N level names.
       num_actions: Size of the action set.
       policy: A function of last actions, environment outputs and core state, as
-        `inference.Policy`.
+        `policy.Policy`.
       initial_state: The core state of N environments, arrays [N, ...].
       unroll_length: T, in agent steps.
       num_action_repeats: Environment frames per agent step.
@@ -263,19 +258,20 @@ class Actor:
     self._report_episode = report_episode
     self._times = times
     self._refresh = refresh
-    self._core_state = nests.map_arrays(np.copy, initial_state)
+    self._core_state = tree.map_structure(np.copy, initial_state)
     self._agent_output = initial_output(num_environments, num_actions)
     self._buffer = None
     self._rendezvous = wait_for_update and Rendezvous(
         num_environments, wait_for_update)
 
-  def act(self, ids, env_output, game_over):
+  def act(self, ids, env_output, is_first, is_last):
     """Takes outputs of some environments, and says what is to be done next.
 
     Args:
       ids: int32 [K], environments.
       env_output: Their `StepOutput`, [K, ...].
-      game_over: bool [K], whose game ended.
+      is_first: bool [K], which are the first of a new environment.
+      is_last: bool [K], whose episode ended.
 
     Returns:
       A pair of ids and actions, int32, [K]; of other environments, or none, for
@@ -285,7 +281,7 @@ class Actor:
       staging.Closed: The queue was closed.
     """
     for episode in finished_episodes(self._level_names, ids, env_output.info,
-                                     game_over, self._num_action_repeats):
+                                     is_last, self._num_action_repeats):
       self._report_episode(episode)
 
     if self._buffer is None:
@@ -293,11 +289,10 @@ class Actor:
           self._level_names, self._unroll_length, env_output,
           self._agent_output, self._initial_state)
     buffer = self._buffer
-    replaced = ids[env_output.info.episode_step == 0]
-    if len(replaced):
-      self._begin_anew(replaced)
-    take = lambda a: a[ids]
-    last_output = nests.map_arrays(take, self._agent_output)
+    if is_first.any():
+      self._begin_anew(ids[is_first])
+    last_output = trajectories.AgentOutput(
+        *(values[ids] for values in self._agent_output))
     with self._times.stage('actor_unrolls'):
       unrolls = buffer.append(ids, env_output, last_output)
     with self._times.stage('actor_queue'):
@@ -317,24 +312,24 @@ class Actor:
         with self._times.stage('actor_weights'):
           self._refresh(buffer.versions(starts))
 
-    states = nests.map_arrays(take, self._core_state)
+    states = tree.map_structure(lambda a: a[ids], self._core_state)
     with self._times.stage('actor_inference'):
       output, next_states, versions = self._policy(
           last_output.action, env_output._replace(info=()), states)
     buffer.begin(ids, states, versions)
     for all_values, values in zip(
-        nests.flatten((self._agent_output, self._core_state)),
-        nests.flatten((output, next_states))):
+        tree.flatten((self._agent_output, self._core_state)),
+        tree.flatten((output, next_states))):
       all_values[ids] = values
     return ids, output.action
 
   def _begin_anew(self, ids):
-    """Forgets what environments did that others have taken the place of."""
+    """Forgets what the environments did that had these ids before."""
     self._buffer.drop(ids)
-    for values in nests.flatten(self._agent_output):
+    for values in self._agent_output:
       values[ids] = 0
-    for values, initial in zip(nests.flatten(self._core_state),
-                               nests.flatten(self._initial_state)):
+    for values, initial in zip(tree.flatten(self._core_state),
+                               tree.flatten(self._initial_state)):
       values[ids] = initial[ids]
 
 

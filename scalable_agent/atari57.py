@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from scalable_agent import human_normalized
-
 # Scores of a human tester and of uniformly random actions, games started with
 # up to 30 no-ops: Wang et al., "Dueling Network Architectures for Deep
 # Reinforcement Learning", 2016, Table 2.
@@ -145,8 +143,8 @@ def human_normalized_score(game, mean_return):
   Returns:
     100 (return - random) / (human - random), in percent.
   """
-  return human_normalized.percentage(
-      mean_return, RANDOM_SCORES[game], HUMAN_SCORES[game])
+  random, human = RANDOM_SCORES[game], HUMAN_SCORES[game]
+  return 100. * (mean_return - random) / (human - random)
 
 
 def compute_human_normalized_score(level_returns, per_level_cap=None,
@@ -172,4 +170,6 @@ def compute_human_normalized_score(level_returns, per_level_cap=None,
     if not len(returns):
       raise ValueError(f'There are no returns of {game}.')
     scores.append(human_normalized_score(game, np.mean(returns)))
-  return human_normalized.summarize(scores, per_level_cap, statistic)
+  if per_level_cap is not None:
+    scores = np.minimum(scores, per_level_cap)
+  return float(statistic(scores))

@@ -35,10 +35,10 @@ import tensorflow as tf
 
 from scalable_agent import config as config_lib
 from scalable_agent import experiment
-from scalable_agent import measurements
-from scalable_agent import training
-from scalable_agent import transport
+from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.environments import PoolError
+from scalable_agent.throughput import parts
+from scalable_agent.throughput import transport
 
 FLAGS = flags.FLAGS
 
@@ -76,9 +76,9 @@ ARCHITECTURES = (
 
 def _whole(config, devices, seconds):
   with tempfile.TemporaryDirectory() as logdir:
-    return measurements.measure_whole(
+    return parts.measure_whole(
         dataclasses.replace(config, logdir=logdir),
-        measurements.make_pools(config), devices, seconds)
+        parts.make_pools(config), devices, seconds)
 
 
 def _resources(config, devices):
@@ -135,7 +135,7 @@ def measure(config, seconds):
 
   Returns:
     A dict of `environments`, `inference`, `learner`, `data_path` and `ideal` in
-    frames per second; what `measurements.measure_whole` returns; `efficiency`,
+    frames per second; what `parts.measure_whole` returns; `efficiency`,
     whole / ideal; `environment_utilisation`, whole / environments;
     `inference_by_batch`; `bottleneck`, a sentence; and `machine` and `config`.
   """
@@ -144,9 +144,9 @@ def measure(config, seconds):
   with concurrent.futures.ProcessPoolExecutor(
       1, multiprocessing.get_context('spawn')) as executor:
     figures = executor.submit(
-        measurements.measure_parts, config, seconds).result()
+        parts.measure_parts, config, seconds).result()
   num_cores = len(os.sched_getaffinity(0))
-  devices = training.choose_devices(config)
+  devices = devices_assembly.choose(config)
   resources = _resources(config, devices)
   figures['ideal'] = ideal_rate(
       {part: figures[part] for part in resources}, resources)
@@ -179,16 +179,16 @@ def compare(make_config, levels, seconds):
 
   Returns:
     A dict of `levels`: level to a list, in the order of `ARCHITECTURES`, of
-    dicts `name`, `architecture`, what `measurements.measure_whole` returns, and
+    dicts `name`, `architecture`, what `parts.measure_whole` returns, and
     `environment_utilisation` by the environments alone; and `machine`.
   """
   results = {}
   for level in levels:
     config = make_config(dict(level_name=level, architecture='a2c_sync_step'))
-    devices = training.choose_devices(config)
+    devices = devices_assembly.choose(config)
     impala = dataclasses.replace(config, architecture='impala')
-    pools = measurements.make_pools(impala)
-    environments = measurements.measure_environments(impala, pools, seconds)
+    pools = parts.make_pools(impala)
+    environments = parts.measure_environments(impala, pools, seconds)
     for pool in pools:
       pool.close()
     results[level] = []

@@ -4,8 +4,6 @@ import collections
 
 import numpy as np
 
-from scalable_agent import human_normalized
-
 # Of the names that DeepMind Lab knows the levels by.
 LEVEL_PREFIX = 'contributed/dmlab30/'
 
@@ -179,9 +177,9 @@ def human_normalized_score(level, mean_return, human_scores=None,
   Returns:
     100 (return - random) / (human - random), in percent.
   """
-  return human_normalized.percentage(
-      mean_return, (random_scores or RANDOM_SCORES)[level],
-      (human_scores or HUMAN_SCORES)[level])
+  random = (random_scores or RANDOM_SCORES)[level]
+  human = (human_scores or HUMAN_SCORES)[level]
+  return 100. * (mean_return - random) / (human - random)
 
 
 def compute_human_normalized_score(level_returns, per_level_cap=None,
@@ -209,4 +207,6 @@ def compute_human_normalized_score(level_returns, per_level_cap=None,
       raise ValueError(f'There are no returns of {test_level}.')
     scores.append(human_normalized_score(
         test_level, np.mean(returns), human_scores, random_scores))
-  return human_normalized.summarize(scores, per_level_cap)
+  if per_level_cap is not None:
+    scores = np.minimum(scores, per_level_cap)
+  return float(np.mean(scores))

@@ -14,11 +14,11 @@ is no background thread to start, to join, or to keep the process alive.
 
 import collections
 import functools
-import itertools
 import threading
 import time
 
 import numpy as np
+import tree
 
 
 class CancelledError(RuntimeError):
@@ -33,41 +33,22 @@ class ComputationError(RuntimeError):
   """
 
 
-def _flatten(nest, leaves):
-  """Appends the leaves of `nest` to `leaves` as arrays; returns its structure.
-
-  A structure is None for a leaf, else (class, dict keys or None, structures of
-  the children); two nests match if their structures compare equal.
-  """
-  if isinstance(nest, dict):
-    keys = tuple(sorted(nest))
-    return dict, keys, tuple([_flatten(nest[key], leaves) for key in keys])
-  if isinstance(nest, (tuple, list)):
-    return type(nest), None, tuple([_flatten(item, leaves) for item in nest])
-  leaves.append(np.asarray(nest))
-  return None
-
-
-def _pack(structure, leaves):
-  """Inverse of `_flatten`; consumes the iterator `leaves`."""
-  if structure is None:
-    return next(leaves)
-  cls, keys, children = structure
-  values = [_pack(child, leaves) for child in children]
-  if keys is not None:
-    return dict(zip(keys, values))
-  return cls(*values) if hasattr(cls, '_fields') else cls(values)
+def _with_leaves(nest, leaves):
+  """Returns `nest` with other leaves; itself, at no cost, if it has them."""
+  if all(mine is leaf for mine, leaf in zip(tree.flatten(nest), leaves)):
+    return nest
+  return tree.unflatten_as(nest, leaves)
 
 
 class _Request:
   """One call: its inputs, then its outputs or its error."""
 
-  __slots__ = ('structure', 'leaves', 'size', 'deadline', 'batch', 'start',
+  __slots__ = ('args', 'leaves', 'size', 'deadline', 'batch', 'start',
                'outputs', 'error', 'done', '_signal')
 
   def __init__(self, args, timeout):
-    self.leaves = []
-    self.structure = _flatten(args, self.leaves)
+    self.args = args
+    self.leaves = [np.asarray(leaf) for leaf in tree.flatten(args)]
     if not self.leaves:
       raise ValueError('A request needs at least one array.')
     for leaf in self.leaves:
@@ -111,9 +92,12 @@ class _Request:
 
   def mismatch(self, first):
     """The error that keeps this request out of the batch of `first`, if any."""
-    if self.structure != first.structure:
-      observed = ', '.join(repr(_pack(request.structure, itertools.repeat('*')))
-                           for request in (first, self))
+    try:
+      tree.assert_same_structure(first.args, self.args)
+    except (TypeError, ValueError):
+      observed = ', '.join(
+          repr(tree.map_structure(lambda unused_leaf: '*', request.args))
+          for request in (first, self))
       return ValueError('Structures of inputs must be equal. '
                         f'Structures observed: {observed}')
     for a, b in zip(first.leaves, self.leaves):
@@ -155,9 +139,11 @@ class _Batcher:
       raise
     if request.error is not None:
       raise request.error
-    structure, outputs = request.outputs
+    result, outputs = request.outputs
     stop = request.start + request.size
-    return _pack(structure, iter([x[request.start:stop] for x in outputs]))
+    return _with_leaves(result, [
+        x if len(x) == request.size else x[request.start:stop]
+        for x in outputs])
 
   def close(self):
     with self._lock:
@@ -230,12 +216,11 @@ class _Batcher:
     """Evaluates the batch of `leader`; hands out the outputs or the error."""
     batch = leader.batch
     leaves = leader.leaves
-    outputs = []
     try:
       if len(batch) > 1:
         leaves = [np.concatenate(x) for x in zip(*[r.leaves for r in batch])]
-      result = self._function(*_pack(leader.structure, iter(leaves)))
-      structure = _flatten(result, outputs)
+      result = self._function(*_with_leaves(leader.args, leaves))
+      outputs = [np.asarray(leaf) for leaf in tree.flatten(result)]
     except Exception as error:  # pylint: disable=broad-except
       self._finish_batch(leader, error_fn=_computation_error(error))
       return
@@ -252,7 +237,7 @@ class _Batcher:
       if message:
         self._finish_batch(leader, error_fn=lambda: ValueError(message))
         return
-    self._finish_batch(leader, outputs=(structure, outputs))
+    self._finish_batch(leader, outputs=(result, outputs))
 
   def _finish_batch(self, leader, outputs=None, error_fn=lambda: None):
     # The next leader first: it has a batch to start, the others are finished.
@@ -297,12 +282,12 @@ def batch_fn_with_options(minimum_batch_size=1, maximum_batch_size=1024,
 
       action = policy(observation[np.newaxis])  # From each of many threads.
 
-  The decorated function takes positional arguments that are nests (tuples,
-  named tuples, lists, dicts) of arrays or eager tensors whose dimension 0 is
-  the batch dimension, equal within a call and at least 1. It blocks, and
-  returns the nest that `f` returned with every leaf cut to the caller's own
-  entries. Whatever the callers pass, `f` receives numpy arrays, and callers get
-  numpy arrays; dicts come back as plain dicts.
+  The decorated function takes positional arguments that are nests (as of
+  dm-tree: tuples, named tuples, lists, dicts) of arrays or eager tensors whose
+  dimension 0 is the batch dimension, equal within a call and at least 1. It
+  blocks, and returns the nest that `f` returned with every leaf cut to the
+  caller's own entries. Whatever the callers pass, `f` receives numpy arrays,
+  and callers get numpy arrays.
 
   Arrays are not copied needlessly. Outputs are views of the batch's output, and
   a call that has a batch to itself reaches `f` with its own arrays, so that an

@@ -1,4 +1,4 @@
-"""The learner: V-trace actor-critic updates under a `tf.distribute` strategy.
+"""The learner: weights, their updates, and the replicas that share a batch.
 
 The loss and its gradients are one function of tensors, which XLA may compile.
 The sum over replicas and the update are outside of it: collectives cannot be
@@ -6,24 +6,13 @@ compiled, and everything that writes variables stays in one place. Losses are
 sums, so the sum of the replicas' gradients is the gradient of the whole batch.
 """
 
-import collections
 import functools
 
 import numpy as np
 import tensorflow as tf
+import tree
 
-from scalable_agent import losses
-from scalable_agent import rmsprop
-from scalable_agent import vtrace
-
-LossSettings = collections.namedtuple(
-    'LossSettings', 'discounting reward_clipping baseline_cost entropy_cost '
-    'clip_rho_threshold clip_pg_rho_threshold lambda_',
-    defaults=(1.0, 1.0, 1.0))
-
-OptimizerSettings = collections.namedtuple(
-    'OptimizerSettings', 'learning_rate total_environment_frames decay '
-    'momentum epsilon gradient_norm_clip')
+from scalable_agent import trajectories
 
 
 def create_strategy(devices):
@@ -33,62 +22,7 @@ def create_strategy(devices):
   return tf.distribute.MirroredStrategy(devices)
 
 
-def compute_loss(agent, settings, params, agent_state, env_outputs,
-                 agent_outputs):
-  """The IMPALA loss of a batch of unrolls (paper, section 4.2).
-
-  Args:
-    agent: A `networks.Agent`.
-    settings: A `LossSettings`.
-    params: The agent's weights.
-    agent_state: Core state before entry 0, [B, ...].
-    env_outputs: A `StepOutput` of [T+1, B, ...] tensors.
-    agent_outputs: An `AgentOutput` of [T+1, B, ...] tensors.
-
-  Returns:
-    The loss, a float32 scalar, and a dict of the parts to log.
-  """
-  (policy_logits, baseline), _ = agent.unroll(
-      params, agent_outputs.action, env_outputs, agent_state)
-
-  # Entry t of the inputs led to entry t of the network's outputs. From here on
-  # index t means: learner output t, the action taken there, and its outcome.
-  bootstrap_value = baseline[-1]
-  policy_logits, baseline = policy_logits[:-1], baseline[:-1]
-  actions = agent_outputs.action[1:]
-  behaviour_logits = agent_outputs.policy_logits[1:]
-  rewards = losses.clip_rewards(env_outputs.reward[1:],
-                                settings.reward_clipping)
-  discounts = (
-      tf.cast(~env_outputs.done[1:], tf.float32) * settings.discounting)
-
-  returns = vtrace.from_logits(
-      behaviour_policy_logits=behaviour_logits,
-      target_policy_logits=tf.stop_gradient(policy_logits),
-      actions=actions,
-      discounts=discounts,
-      rewards=rewards,
-      values=tf.stop_gradient(baseline),
-      bootstrap_value=tf.stop_gradient(bootstrap_value),
-      clip_rho_threshold=settings.clip_rho_threshold,
-      clip_pg_rho_threshold=settings.clip_pg_rho_threshold,
-      lambda_=settings.lambda_)
-
-  policy_gradient_loss = losses.compute_policy_gradient_loss(
-      policy_logits, actions, returns.pg_advantages)
-  baseline_loss = settings.baseline_cost * losses.compute_baseline_loss(
-      returns.vs - baseline)
-  entropy_loss = settings.entropy_cost * losses.compute_entropy_loss(
-      policy_logits)
-  total_loss = policy_gradient_loss + baseline_loss + entropy_loss
-  return total_loss, dict(
-      total_loss=total_loss,
-      policy_gradient_loss=policy_gradient_loss,
-      baseline_loss=baseline_loss,
-      entropy_loss=entropy_loss)
-
-
-def annealed_learning_rate(learning_rate, frames, total_frames):
+def annealed_learning_rate(learning_rate, total_frames, frames):
   """Linear decay to 0 in environment frames (paper, Table G.1)."""
   return learning_rate * (1. - min(frames, total_frames) / total_frames)
 
@@ -99,39 +33,53 @@ class Learner:
   Attributes:
     num_environment_frames: int64 variable, environment frames trained on.
     learner_steps: int64 variable, calls of `step`, skipped updates included.
+    params: A dict of name to variable, the weights.
+    target_params: The same, the target weights; empty if there are none.
+    optimizer: The optimizer.
   """
 
-  def __init__(self, agent, strategy, loss_settings, optimizer_settings, seed,
-               frames_per_step, jit_compile=False):
+  def __init__(self, agent, loss_fn, optimizer, strategy, learning_rate, seed,
+               frames_per_unroll, gradient_norm_clip=0.,
+               target_update_period=0, jit_compile=False):
     """Initializes the learner.
 
     Args:
       agent: A `networks.Agent`.
+      loss_fn: A function of params, target params (None if there are none) and
+        a `Batch` of tensors for some of the unrolls. It returns the loss, a
+        float32 scalar that is summed over time and batch; a dict of what to
+        log, float32 scalars that are to be summed over replicas, or pairs of
+        these whose quotient is logged; and float32 [B] or None, the priorities
+        of the unrolls.
+      optimizer: A `rmsprop.RMSProp`, or what has its methods.
       strategy: The `tf.distribute.Strategy` to run under.
-      loss_settings: A `LossSettings`.
-      optimizer_settings: An `OptimizerSettings`.
+      learning_rate: A function of the environment frames trained on so far.
       seed: Seed of the initial weights.
-      frames_per_step: Environment frames in one batch over all replicas.
+      frames_per_unroll: Environment frames in one unroll.
+      gradient_norm_clip: Norm to which the gradient over all weights is
+        clipped; 0 does not clip.
+      target_update_period: Updates after which the target weights become the
+        weights; 0 for an algorithm without target weights.
       jit_compile: Whether XLA compiles loss and gradients.
     """
-    self._agent = agent
+    self._loss_fn = loss_fn
     self._strategy = strategy
-    self._loss_settings = loss_settings
-    self._optimizer_settings = optimizer_settings
-    self._frames_per_step = frames_per_step
+    self._learning_rate = learning_rate
+    self._frames_per_unroll = frames_per_unroll
+    self._gradient_norm_clip = gradient_norm_clip
+    self._target_update_period = target_update_period
+    self.optimizer = optimizer
     with tf.device('/cpu:0'):
       self.num_environment_frames = tf.Variable(0, dtype=tf.int64)
       self.learner_steps = tf.Variable(0, dtype=tf.int64)
+    initial_params = agent.initial_params(seed)
+    make_variables = lambda: {
+        name: tf.Variable(value) for name, value in initial_params.items()}
     with strategy.scope():
-      self.params = {
-          name: tf.Variable(value)
-          for name, value in agent.initial_params(seed).items()}
-      self.optimizer = rmsprop.RMSProp(
-          optimizer_settings.learning_rate, optimizer_settings.decay,
-          optimizer_settings.momentum, optimizer_settings.epsilon)
+      self.params = make_variables()
+      self.target_params = make_variables() if target_update_period else {}
       self.optimizer.build(list(self.params.values()))
-    # AutoGraph, which nothing here needs, would take 2 of the 9 seconds from the
-    # command to the first update.
+    # AutoGraph, which nothing here needs, takes seconds.
     compile_ = functools.partial(tf.function, autograph=False)
     self._gradients = compile_(
         self._loss_and_gradients, jit_compile=jit_compile)
@@ -140,13 +88,17 @@ class Learner:
         lambda: {k: v.read_value() for k, v in self._local_params().items()})
 
   def _local_params(self):
-    return {name: self._strategy.experimental_local_results(variable)[0]
+    return {name: self._local(variable)
             for name, variable in self.params.items()}
+
+  def _local(self, value):
+    """The first of a value's copies on the devices here."""
+    return self._strategy.experimental_local_results(value)[0]
 
   def variables(self):
     """All that a step changes, a list of variables in a fixed order."""
-    return [*self.params.values(), *self.optimizer.mean_square,
-            *self.optimizer.momentum, self.num_environment_frames,
+    return [*self.params.values(), *self.target_params.values(),
+            *self.optimizer.variables(), self.num_environment_frames,
             self.learner_steps]
 
   def weights(self):
@@ -167,28 +119,22 @@ class Learner:
     """Puts a batch on the devices of the replicas.
 
     Args:
-      batch: An `ActorOutput` of NumPy arrays for a batch of B; B is a multiple
-        of the number of replicas here, each of which gets its share.
+      batch: A `Batch` of NumPy arrays for B unrolls; B is a multiple of the
+        number of replicas here, each of which gets its share.
 
     Returns:
-      What `step` takes.
+      What `step` takes: the batch without what no loss depends on.
     """
     devices = self._strategy.extended.worker_devices
-    share = len(batch.level_name) // len(devices)
+    share = len(batch.keys) // len(devices)
     parts = []
     for i, device in enumerate(devices):
-      rows = slice(i * share, (i + 1) * share)
       with tf.device(device):
-        state = tf.nest.map_structure(
-            lambda a: tf.constant(a[rows]), batch.agent_state)
-        trajectory = tf.nest.map_structure(
-            lambda a: tf.constant(a[:, rows]),
-            (batch.env_outputs._replace(info=()), batch.agent_outputs))
-      parts.append((state,) + trajectory)
+        parts.append(_place_rows(batch, slice(i * share, (i + 1) * share)))
     if len(parts) == 1:
       return parts[0]
     distribute = self._strategy.experimental_distribute_values_from_function
-    return tf.nest.map_structure(
+    return tree.map_structure(
         # Other learners' replicas count too.
         lambda *ts: distribute(
             lambda c: ts[c.replica_id_in_sync_group % len(ts)]), *parts)
@@ -202,56 +148,139 @@ class Learner:
       placed_batch: Of `place`.
 
     Returns:
-      A dict of floats to log: the losses, `learning_rate`, `grad_norm` (before
-      clipping), and `skipped`, 1 if the update was.
+      A pair. First a dict of floats to log: what the loss function says, summed
+      over all learners, `learning_rate`, `grad_norm` (before clipping), and
+      `skipped`, 1 if the update was. Second the priorities of the batch,
+      float32 [B], or None.
     """
-    settings = self._optimizer_settings
-    learning_rate = annealed_learning_rate(
-        settings.learning_rate, self.frames, settings.total_environment_frames)
+    learning_rate = self._learning_rate(self.frames)
     # An array, since TensorFlow keeps every Python number it has converted.
-    logs = self._update(
+    logs, priorities = self._update(
         placed_batch, tf.constant(np.array(learning_rate, np.float32)))
-    self.num_environment_frames.assign_add(self._frames_per_step)
-    self.learner_steps.assign_add(1)
     logs = {name: float(value.numpy()) for name, value in logs.items()}
-    return dict(logs, learning_rate=learning_rate)
+    frames = round(logs.pop('num_new_unrolls')) * self._frames_per_unroll
+    self.num_environment_frames.assign_add(
+        tf.constant(np.array(frames, np.int64)))
+    self.learner_steps.assign_add(1)
+    if self.target_params and self.steps % self._target_update_period == 0:
+      for name, target in self.target_params.items():
+        target.assign(self.params[name])
+    return (dict(logs, learning_rate=learning_rate),
+            None if priorities is None else priorities.numpy())
 
-  def _loss_and_gradients(self, params, batch):
+  def _loss_and_gradients(self, params, target_params, batch):
     with tf.GradientTape() as tape:
       tape.watch(params)
-      loss, logs = compute_loss(
-          self._agent, self._loss_settings, params, *batch)
-    gradients = tape.gradient(loss, params)
-    # Sums over learners take one collective if all are dense.
-    return {name: tf.convert_to_tensor(gradient)
-            for name, gradient in gradients.items()}, logs
+      loss, logs, priorities = self._loss_fn(params, target_params, batch)
+    gradients = tape.gradient(
+        loss, params, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    return _densify(gradients), logs, priorities
 
   def _replicated_update(self, batch, learning_rate):
     log_names = []
 
-    def replica_fn(*batch):
+    def replica_fn(batch):
       params = {k: v.read_value() for k, v in self.params.items()}
-      gradients, logs = self._gradients(params, batch)
-      log_names[:] = logs
-      return gradients, tf.stack(list(logs.values()))
+      targets = {k: v.read_value() for k, v in self.target_params.items()}
+      (gradients, touched), logs, priorities = self._gradients(
+          params, targets or None, batch)
+      logs = dict(logs, num_new_unrolls=tf.reduce_sum(
+          tf.cast(~batch.is_replayed, tf.float32)))
+      log_names[:] = [(name, isinstance(value, tuple))
+                      for name, value in logs.items()]
+      return (gradients, touched, tf.stack(tree.flatten(list(logs.values()))),
+              priorities)
 
     strategy = self._strategy
-    gradients, logs = strategy.run(replica_fn, args=batch)
+    gradients, touched, logs, priorities = strategy.run(
+        replica_fn, args=(batch,))
     variables = list(self.params.values())
     # All at once, which collectives between machines are fastest at.
-    *gradients, logs = strategy.extended.batch_reduce_to(
+    reduced = strategy.extended.batch_reduce_to(
         tf.distribute.ReduceOp.SUM,
         [(gradients[name], variable) for name, variable in self.params.items()]
+        + [(rows, variables[0]) for rows in touched.values()]
         + [(logs, variables[0])])
-    local = lambda value: strategy.experimental_local_results(value)[0]
-    logs = dict(zip(log_names, tf.unstack(local(logs))))
+    gradients = dict(zip(self.params, reduced))
+    touched = dict(zip(touched, reduced[len(gradients):]))
+    logs = _unpack_logs(log_names, self._local(reduced[-1]))
 
-    norm = tf.linalg.global_norm([local(gradient) for gradient in gradients])
+    norm = tf.linalg.global_norm(
+        [self._local(gradient) for gradient in gradients.values()])
     finite = tf.math.is_finite(norm)
-    clip = self._optimizer_settings.gradient_norm_clip
+    clip = self._gradient_norm_clip
     scale = clip / tf.maximum(norm, clip) if clip else tf.ones([])
+    for name, rows in touched.items():
+      gradients[name] = _sparsify(
+          self._local(gradients[name]), self._local(rows))
     # Outside of its scope, the optimizer would update the first replica alone.
     with strategy.scope():
       self.optimizer.apply_gradients(
-          zip(gradients, variables), learning_rate, scale, finite)
-    return dict(logs, grad_norm=norm, skipped=tf.cast(~finite, tf.float32))
+          zip(gradients.values(), variables), learning_rate, scale, finite)
+    if priorities is not None:
+      priorities = tf.concat(
+          strategy.experimental_local_results(priorities), axis=0)
+    logs.update(grad_norm=norm, skipped=tf.cast(~finite, tf.float32))
+    return logs, priorities
+
+
+def _place_rows(batch, rows):
+  """Returns some unrolls of a `Batch` as tensors on the current device."""
+  along_batch = lambda nest: tree.map_structure(
+      lambda a: tf.constant(a[rows]), nest)
+  along_time = lambda nest: tree.map_structure(
+      lambda a: tf.constant(a[:, rows]), nest)
+  unrolls = batch.unrolls
+  return trajectories.Batch(
+      unrolls=trajectories.ActorOutput(
+          level_name=(),
+          agent_state=along_batch(unrolls.agent_state),
+          env_outputs=along_time(unrolls.env_outputs._replace(info=())),
+          agent_outputs=along_time(unrolls.agent_outputs),
+          policy_version=()),
+      is_replayed=along_batch(batch.is_replayed),
+      weights=along_batch(batch.weights),
+      keys=())
+
+
+def _densify(gradients):
+  """Makes gradients dense, so that one sum over learners takes them all.
+
+  Args:
+    gradients: A dict of name to tensor or `tf.IndexedSlices`. Negative indices
+      stand for no row.
+
+  Returns:
+    A pair of dicts: name to tensor, and for those that had slices, name to
+    float32 [rows], how often each row occurs in them.
+  """
+  dense, touched = dict(gradients), {}
+  for name, gradient in gradients.items():
+    if isinstance(gradient, tf.IndexedSlices):
+      num_rows = gradient.dense_shape[0]
+      dense[name] = tf.math.unsorted_segment_sum(
+          gradient.values, gradient.indices, num_rows)
+      touched[name] = tf.math.unsorted_segment_sum(
+          tf.ones_like(gradient.indices, tf.float32), gradient.indices,
+          num_rows)
+  return dense, touched
+
+
+def _sparsify(dense, touched):
+  """Returns the `tf.IndexedSlices` of the rows that any replica touched."""
+  rows = tf.range(tf.shape(dense)[0])
+  return tf.IndexedSlices(
+      dense, tf.where(touched > 0, rows, -1), tf.shape(dense))
+
+
+def _unpack_logs(names, values):
+  """Returns the dict of logs whose sums over replicas are `values`, [N].
+
+  Args:
+    names: A list of pairs of a name and whether it is of a quotient.
+    values: float32 [N], of each name its sum, or numerator and denominator.
+  """
+  values = iter(tf.unstack(values))
+  return {name: (tf.math.divide_no_nan(next(values), next(values))
+                 if is_quotient else next(values))
+          for name, is_quotient in names}

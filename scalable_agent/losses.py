@@ -1,10 +1,11 @@
-"""Reward clipping and the three losses of the actor-critic.
+"""Reward clipping, the three losses of the actor-critic, and a diagnostic.
 
 Losses are summed over time and batch, never averaged (paper, Table D.1), so
 that the gradient of a batch is the sum of the gradients of its parts.
 """
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 REWARD_CLIPPINGS = ('abs_one', 'soft_asymmetric', 'none')
 
@@ -53,13 +54,13 @@ def compute_entropy_loss(logits):
   """Minus the entropy of the policy.
 
   Args:
-    logits: float32 [T, B, NUM_ACTIONS], un-normalised.
+    logits: float32 [T, B, NUM_ACTIONS], un-normalised. A logit of -inf is an
+      action that the policy never takes; its gradient is 0.
 
   Returns:
     float32 scalar.
   """
-  log_policy = tf.nn.log_softmax(logits)
-  return tf.reduce_sum(tf.exp(log_policy) * log_policy)
+  return -tf.reduce_sum(tfp.distributions.Categorical(logits=logits).entropy())
 
 
 def compute_policy_gradient_loss(logits, actions, advantages):
@@ -72,7 +73,30 @@ def compute_policy_gradient_loss(logits, actions, advantages):
 
   Returns:
     float32 scalar.
+
+  Raises:
+    ValueError: `logits` and `actions` differ in T or B.
   """
-  cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(
-      labels=actions, logits=logits)
-  return tf.reduce_sum(cross_entropy * tf.stop_gradient(advantages))
+  logits, actions = tf.convert_to_tensor(logits), tf.convert_to_tensor(actions)
+  # Otherwise a T or B of 1 would be broadcast.
+  logits.shape[:-1].assert_is_compatible_with(actions.shape)
+  log_probs = tfp.distributions.Categorical(logits=logits).log_prob(actions)
+  return -tf.reduce_sum(log_probs * tf.stop_gradient(advantages))
+
+
+def behaviour_kl(behaviour_logits, target_logits):
+  """KL(mu || pi): how far the learner's policy is from the one that acted.
+
+  Args:
+    behaviour_logits: float32 [T, B, NUM_ACTIONS], un-normalised, of the policy
+      mu that took the actions.
+    target_logits: float32 [T, B, NUM_ACTIONS], un-normalised, of the learner's
+      policy pi.
+
+  Returns:
+    float32 [T, B], in nats, through which no gradient flows. It is infinite
+    where mu takes an action that pi never takes.
+  """
+  return tf.stop_gradient(
+      tfp.distributions.Categorical(logits=behaviour_logits).kl_divergence(
+          tfp.distributions.Categorical(logits=target_logits)))

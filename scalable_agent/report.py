@@ -15,7 +15,7 @@ import sys
 from absl import app
 from absl import flags
 
-from scalable_agent import file_names
+from scalable_agent.process import file_names
 from scalable_agent.results import curves
 from scalable_agent.results import document
 from scalable_agent.results import markdown
@@ -74,11 +74,11 @@ def draw(logdirs, path):
   panels = {}
   for section in document.sections(agents):
     for level in section.levels:
-      by_agent = curves.games_by_agent(agents, level)
+      by_agent = curves.episodes_by_agent(agents, level)
       if by_agent:
         panels[level] = by_agent
   if not panels:
-    raise ValueError('No game has finished in ' + ', '.join(logdirs) + '.')
+    raise ValueError('No episode has finished in ' + ', '.join(logdirs) + '.')
   with open(path, 'wb') as f:
     f.write(curves.draw(panels))
 

@@ -1,11 +1,14 @@
 """RMSProp with TensorFlow 1's numerics.
 
-Differs from Keras's in two ways that matter at the paper's settings: epsilon is
-inside the square root, and the mean square starts at one.
+Epsilon is inside the square root, and the mean square starts at one, where that
+of Keras starts at zero. Both matter at the paper's settings.
 
     ms  <- decay ms + (1 - decay) g^2           ms starts at 1
     mom <- momentum mom + lr g / sqrt(ms + epsilon)
     var <- var - mom
+
+A sparse gradient, `tf.IndexedSlices`, does this to the rows that it has, and
+nothing to the others: their mean square and their momentum do not decay.
 """
 
 import tensorflow as tf
@@ -46,6 +49,14 @@ class RMSProp(tf.Module):
         self.momentum.append(
             tf.Variable(tf.zeros_like(variable), trainable=False))
 
+  def variables(self):
+    """Returns a list of the slots: all mean squares, then all momenta.
+
+    Both are in the order of the variables that `build` was given. As in
+    TensorFlow 1 this is a method, where other `tf.Module`s have a property.
+    """
+    return [*self.mean_square, *self.momentum]
+
   def apply_gradients(self, grads_and_vars, learning_rate=None, scale=1.0,
                       condition=True):
     """Updates variables and slots.
@@ -56,7 +67,9 @@ class RMSProp(tf.Module):
     Args:
       grads_and_vars: A list of (gradient, variable), the same variables in the
         same order at every call. With several replicas the gradients are
-        already reduced, and mirrored like their variables.
+        already reduced, and mirrored like their variables. A gradient is a
+        tensor or a `tf.IndexedSlices`: repeated indices stand for the sum of
+        their values, negative ones for no row.
       learning_rate: Float scalar tensor, or None for the constructor's.
       scale: Float scalar tensor that multiplies each gradient.
       condition: Bool scalar tensor; False leaves everything as it is.
@@ -78,10 +91,37 @@ class RMSProp(tf.Module):
   def _update_variable(self, variable, gradient, mean_square, momentum,
                        learning_rate, scale, condition):
     def update():
-      tf.raw_ops.ResourceApplyRMSProp(
-          var=variable.handle, ms=mean_square.handle, mom=momentum.handle,
-          lr=learning_rate, rho=self._decay, momentum=self._momentum,
-          epsilon=self._epsilon, grad=gradient * scale)
+      if isinstance(gradient, tf.IndexedSlices):
+        self._update_rows(variable, gradient, mean_square, momentum,
+                          learning_rate, scale)
+      else:
+        tf.raw_ops.ResourceApplyRMSProp(
+            var=variable.handle, ms=mean_square.handle, mom=momentum.handle,
+            lr=learning_rate, rho=self._decay, momentum=self._momentum,
+            epsilon=self._epsilon, grad=gradient * scale)
       return True
 
     return tf.cond(condition, update, lambda: False)
+
+  def _update_rows(self, variable, gradient, mean_square, momentum,
+                   learning_rate, scale):
+    """Updates the rows of a sparse gradient.
+
+    Not with `ResourceSparseApplyRMSProp`, which GPUs lack.
+    """
+    num_rows = variable.shape[0]
+    # Both sums leave out negative indices.
+    summed = scale * tf.math.unsorted_segment_sum(
+        gradient.values, gradient.indices, num_rows)
+    counts = tf.math.unsorted_segment_sum(
+        tf.ones_like(gradient.indices, tf.float32), gradient.indices, num_rows)
+    is_row = tf.reshape(
+        counts > 0., [num_rows] + [1] * (variable.shape.rank - 1))
+
+    new_mean_square = (
+        self._decay * mean_square + (1. - self._decay) * tf.square(summed))
+    new_momentum = self._momentum * momentum + (
+        learning_rate * summed * tf.math.rsqrt(new_mean_square + self._epsilon))
+    variable.assign(tf.where(is_row, variable - new_momentum, variable))
+    mean_square.assign(tf.where(is_row, new_mean_square, mean_square))
+    momentum.assign(tf.where(is_row, new_momentum, momentum))

@@ -1,9 +1,14 @@
 """From unrolls to batches on the learner's devices.
 
-    actor -> TrajectoryQueue -> StagingArea (time major, on device) -> learner
+    actor -> TrajectoryQueue -> source -> StagingArea (time major, on device)
+      -> learner
+
+A source has `get(count)`, which returns a `Batch` of so many unrolls, and
+`close()`. If it has priorities, it also has `update(keys, priorities)`. The
+queue itself is the plain source.
 
 Both ends are bounded: a full queue blocks the actors, and one batch is prepared
-while the learner trains on another, which adds one step of policy lag.
+while the learner trains on another, which adds one update of policy lag.
 """
 
 import collections
@@ -11,25 +16,12 @@ import queue as queue_lib
 import threading
 
 import numpy as np
+import tree
 
-from scalable_agent import nests
-from scalable_agent import threads
+from scalable_agent import trajectories
+from scalable_agent.process import threads
 
-ActorOutput = collections.namedtuple(
-    'ActorOutput',
-    'level_name agent_state env_outputs agent_outputs policy_version')
-ActorOutput.__doc__ = """An unroll, or a batch of them.
-
-Entry t of `agent_outputs` led to entry t of `env_outputs`; entry 0 of both
-repeats the last of the unroll before.
-
-  level_name: String; in a batch a list of B.
-  agent_state: The core state before entry 0, [...]; in a batch [B, ...].
-  env_outputs: A `StepOutput` of [T+1, ...] arrays; in a batch [T+1, B, ...].
-  agent_outputs: An `AgentOutput` of [T+1, ...]; in a batch [T+1, B, ...].
-  policy_version: int64, the learner step whose weights took the first action;
-    in a batch an array [B].
-"""
+ActorOutput = trajectories.ActorOutput
 
 
 class Closed(threads.Ended):
@@ -96,6 +88,10 @@ class TrajectoryQueue:
       self._not_full.notify_all()
       return items
 
+  def get(self, count):
+    """Returns a `Batch` of the oldest unrolls, as `get_many` does."""
+    return trajectories.new_batch(self.get_many(count))
+
   def close(self):
     """Wakes all that wait; every call from now on raises `Closed`."""
     with self._not_full:
@@ -106,42 +102,49 @@ class TrajectoryQueue:
 
 
 def stack_time_major(unrolls):
-  """Makes a batch of unrolls.
+  """Joins unrolls along the batch.
 
   Args:
     unrolls: A list of B `ActorOutput`s, one unroll each.
 
   Returns:
-    One `ActorOutput` of NumPy arrays, as its documentation says for a batch.
+    One `ActorOutput` of NumPy arrays, time major: see its documentation.
   """
-  stack = lambda axis: lambda *arrays: np.stack(arrays, axis=axis)
+  def stack(axis, nests):
+    # A map over so many nests would compare the structure of each.
+    leaves = zip(*map(tree.flatten, nests), strict=True)
+    return tree.unflatten_as(
+        nests[0], [np.stack(arrays, axis=axis) for arrays in leaves])
+
   return ActorOutput(
       level_name=[unroll.level_name for unroll in unrolls],
-      agent_state=nests.map_arrays(
-          stack(0), *(unroll.agent_state for unroll in unrolls)),
-      env_outputs=nests.map_arrays(
-          stack(1), *(unroll.env_outputs for unroll in unrolls)),
-      agent_outputs=nests.map_arrays(
-          stack(1), *(unroll.agent_outputs for unroll in unrolls)),
+      agent_state=stack(0, [unroll.agent_state for unroll in unrolls]),
+      env_outputs=stack(1, [unroll.env_outputs for unroll in unrolls]),
+      agent_outputs=stack(1, [unroll.agent_outputs for unroll in unrolls]),
       policy_version=np.array([unroll.policy_version for unroll in unrolls]))
 
 
 class StagingArea:
-  """Prepares the next batch on the devices while the current one trains."""
+  """Prepares the next batch on the devices while the current one trains.
 
-  def __init__(self, queue, batch_size, place):
+  It takes unrolls for one batch at a time, and only once the batch before was
+  taken out: more would make the data older, and the learner no faster.
+  """
+
+  def __init__(self, source, batch_size, place):
     """Starts the thread that stages.
 
     Args:
-      queue: The `TrajectoryQueue` to take unrolls from.
+      source: Where batches come from; see the module.
       batch_size: Unrolls per batch, B.
-      place: A function from a batch (an `ActorOutput` of NumPy arrays) to what
-        `get` is to return, such as the same on a device.
+      place: A function from a `Batch` of NumPy arrays to what `get` is to
+        return, such as the same on a device.
     """
-    self._queue = queue
+    self._source = source
     self._batch_size = batch_size
     self._place = place
-    self._staged = queue_lib.Queue(maxsize=1)
+    self._staged = queue_lib.SimpleQueue()
+    self._is_free = threading.Semaphore()
     self._thread = threading.Thread(
         target=self._run, name='staging', daemon=True)
     self._stopped = threading.Event()
@@ -149,18 +152,15 @@ class StagingArea:
 
   def _run(self):
     while True:
+      self._is_free.acquire()
+      if self._stopped.is_set():
+        return
       try:
-        result = self._place(
-            stack_time_major(self._queue.get_many(self._batch_size)))
+        batch = self._source.get(self._batch_size)
+        self._staged.put(self._place(batch._replace(
+            unrolls=stack_time_major(batch.unrolls))))
       except BaseException as e:  # Handed to the thread that calls `get`.
-        result = e
-      while not self._stopped.is_set():
-        try:
-          self._staged.put(result, timeout=.1)
-          break
-        except queue_lib.Full:
-          pass
-      if self._stopped.is_set() or isinstance(result, BaseException):
+        self._staged.put(e)
         return
 
   def get(self, timeout=None):
@@ -171,7 +171,7 @@ class StagingArea:
 
     Raises:
       TimeoutError: There was none in time.
-      Closed: The queue was closed.
+      Closed: The source was closed.
       Exception: What `place` raised.
     """
     try:
@@ -181,10 +181,12 @@ class StagingArea:
     if isinstance(result, BaseException):
       self._staged.put(result)
       raise result
+    self._is_free.release()
     return result
 
   def close(self):
-    """Closes the queue and ends the thread."""
-    self._queue.close()
+    """Closes the source and ends the thread."""
     self._stopped.set()
+    self._source.close()
+    self._is_free.release()
     self._thread.join()

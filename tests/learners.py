@@ -1,13 +1,18 @@
 """Small learners and random batches for them."""
 
+import collections
+import functools
+
 import numpy as np
 
 from scalable_agent import learner as learner_lib
 from scalable_agent import networks
+from scalable_agent import rmsprop
+from scalable_agent import trajectories
+from scalable_agent.algorithms import impala
 from scalable_agent.environments import ArraySpec
 from scalable_agent.environments import StepOutput
 from scalable_agent.environments import StepOutputInfo
-from scalable_agent.staging import ActorOutput
 
 NUM_ACTIONS = 3
 T, B = 5, 4
@@ -30,7 +35,7 @@ def make_batch(seed, torso='vector', use_lstm=False):
     frame = rng.integers(256, size=shape + (20, 20, 1)).astype(np.uint8)
   state = (networks.LSTMState(.1 * normal(B, 256), .1 * normal(B, 256))
            if use_lstm else ())
-  return ActorOutput(
+  unrolls = trajectories.ActorOutput(
       level_name=['level'] * B,
       agent_state=state,
       env_outputs=StepOutput(
@@ -38,24 +43,65 @@ def make_batch(seed, torso='vector', use_lstm=False):
           info=StepOutputInfo(normal(*shape), np.zeros(shape, np.int32)),
           done=rng.random(shape) < .2,
           observation=(frame,)),
-      agent_outputs=networks.AgentOutput(
+      agent_outputs=trajectories.AgentOutput(
           action=rng.integers(NUM_ACTIONS, size=shape).astype(np.int32),
           policy_logits=normal(*shape, NUM_ACTIONS),
           baseline=normal(*shape)),
       policy_version=np.zeros([B], np.int64))
+  return trajectories.Batch(
+      unrolls, np.zeros([B], bool), np.ones([B], np.float32),
+      np.arange(B, dtype=np.int64))
 
 
-LOSS = learner_lib.LossSettings(
+WORDS = 5
+
+
+def make_language_agent():
+  """An agent whose observations are vectors and instructions of 5 words."""
+  return networks.Agent(
+      NUM_ACTIONS, (ArraySpec((4,), np.dtype(np.float32)),
+                    ArraySpec((WORDS,), np.dtype(np.int32))),
+      'vector', False)
+
+
+def with_words(batch, ids):
+  """A batch of B unrolls, each with one instruction all the time.
+
+  Args:
+    batch: Of `make_batch`.
+    ids: Word ids [B, WORDS], -1 for no word.
+  """
+  env_outputs = batch.unrolls.env_outputs
+  words = np.broadcast_to(
+      np.array(ids, np.int32), env_outputs.reward.shape + (WORDS,)).copy()
+  return batch._replace(unrolls=batch.unrolls._replace(
+      env_outputs=env_outputs._replace(
+          observation=env_outputs.observation + (words,))))
+
+
+OptimizerSettings = collections.namedtuple(
+    'OptimizerSettings', 'learning_rate total_environment_frames decay '
+    'momentum epsilon gradient_norm_clip')
+
+LOSS = impala.LossSettings(
     discounting=.9, reward_clipping='abs_one', baseline_cost=.5,
     entropy_cost=.01)
-OPTIMIZER = learner_lib.OptimizerSettings(
+OPTIMIZER = OptimizerSettings(
     learning_rate=.003, total_environment_frames=100000, decay=.99,
     momentum=.5, epsilon=.1, gradient_norm_clip=40.)
 
 
 def make_learner(agent=None, strategy=None, loss=LOSS, optimizer=OPTIMIZER,
-                 seed=1, jit_compile=False):
+                 seed=1, loss_fn=None, **kwargs):
+  """Makes a learner whose batches of B unrolls hold 80 frames."""
+  agent = agent or make_agent()
   return learner_lib.Learner(
-      agent or make_agent(),
+      agent, loss_fn or impala.make_loss_fn(agent, loss),
+      rmsprop.RMSProp(optimizer.learning_rate, optimizer.decay,
+                      optimizer.momentum, optimizer.epsilon),
       strategy or learner_lib.create_strategy(['/cpu:0']),
-      loss, optimizer, seed, frames_per_step=80, jit_compile=jit_compile)
+      functools.partial(
+          learner_lib.annealed_learning_rate, optimizer.learning_rate,
+          optimizer.total_environment_frames),
+      seed, frames_per_unroll=80 // B,
+      gradient_norm_clip=optimizer.gradient_norm_clip, **kwargs)

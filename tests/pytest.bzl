@@ -1,12 +1,12 @@
 """Tests that pytest runs."""
 
-def pytest_test(name, data = [], deps = [], **kwargs):
+def pytest_test(name, deps = [], data = [], **kwargs):
     """Makes a py_test of the file `name`.py.
 
     Args:
       name: Of the test, and of its file without .py.
-      data: Files that the test reads or runs.
       deps: Libraries that it imports, or runs as programs.
+      data: Files that it reads or runs.
       **kwargs: See py_test.
     """
     native.py_test(
@@ -15,6 +15,6 @@ def pytest_test(name, data = [], deps = [], **kwargs):
         main = "run_pytest.py",
         args = ["$(location %s.py)" % name],
         data = data + [name + ".py"],
-        deps = deps + [":conftest"],
+        deps = deps,
         **kwargs
     )

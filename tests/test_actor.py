@@ -7,14 +7,16 @@ from hypothesis import settings
 import numpy as np
 import pytest
 import tensorflow as tf
+import tree
 
 from scalable_agent import actor
 from scalable_agent import environments
-from scalable_agent import inference
 from scalable_agent import networks
+from scalable_agent import policy as policy_lib
 from scalable_agent import staging
-from scalable_agent import threads as threads_lib
-from scalable_agent import timing
+from scalable_agent import trajectories
+from scalable_agent.process import threads as threads_lib
+from scalable_agent.process import timing
 
 # An end to waits that should be short; the machine may be busy.
 _LONG = 30.0
@@ -28,8 +30,9 @@ class _FakePool(environments.Pool):
   """Environments of different speeds, some of which are ready at a time.
 
   The frame is [environment, steps so far], the reward the action that was taken
-  plus 10 times the environment. Environment i ends its games after `lengths[i]`
-  steps; an episode of the learner ends in the middle of a game, too.
+  plus 10 times the environment. Environment i ends its episodes after
+  `lengths[i]` steps; `done` is also set in the middle of an episode, as where a
+  life is lost.
   """
 
   def __init__(self, lengths=_LENGTHS, seed=0, num_recvs=None,
@@ -53,7 +56,8 @@ class _FakePool(environments.Pool):
             np.zeros([n], np.float32), np.zeros([n], np.int32)),
         done=np.ones([n], bool),
         observation=(self._frames(),))
-    self._game_over = np.zeros([n], bool)
+    self._is_first = np.ones([n], bool)
+    self._is_last = np.zeros([n], bool)
 
   def _frames(self):
     return np.stack([np.arange(self.num_environments), self._steps],
@@ -73,8 +77,8 @@ class _FakePool(environments.Pool):
     self._ids = self._ids.astype(np.int32)
     take = lambda a: a[self._ids].copy()
     return environments.PoolOutput(
-        self._ids, tf.nest.map_structure(take, self._outputs),
-        take(self._game_over))
+        self._ids, tree.map_structure(take, self._outputs),
+        take(self._is_first), take(self._is_last))
 
   def send(self, ids, actions):
     if not self._answers_any:
@@ -86,16 +90,17 @@ class _FakePool(environments.Pool):
     self._waiting[self._waiting > 0] -= 1
     self._waiting[ids] = self._rng.integers(1, 2 + ids)
     self._steps[ids] += 1
-    step_in_game = (self._steps[ids] - 1) % self._lengths[ids] + 1
+    step_in_episode = (self._steps[ids] - 1) % self._lengths[ids] + 1
     rewards = (actions + 10 * ids).astype(np.float32)
     totals = self._outputs.info.episode_return[ids]
-    totals = np.where(step_in_game == 1, 0, totals) + rewards
+    totals = np.where(step_in_episode == 1, 0, totals) + rewards
     self._outputs.reward[ids] = rewards
     self._outputs.info.episode_return[ids] = totals
-    self._outputs.info.episode_step[ids] = step_in_game
-    self._game_over[ids] = step_in_game == self._lengths[ids]
+    self._outputs.info.episode_step[ids] = step_in_episode
+    self._is_first[ids] = False
+    self._is_last[ids] = step_in_episode == self._lengths[ids]
     self._outputs.done[ids] = (
-        self._game_over[ids] | (step_in_game == 4))
+        self._is_last[ids] | (step_in_episode == 4))
     self._outputs.observation[0][ids] = self._frames()[ids]
 
   def close(self):
@@ -132,7 +137,7 @@ class _CountingPolicy:
         np.where(step == 0, 0, _action_on(environment, step - 1)))
     logits = np.zeros([len(step), _NUM_ACTIONS], np.float32)
     logits[:, 0], logits[:, 1], logits[:, 2] = environment, step, calls
-    output = networks.AgentOutput(
+    output = trajectories.AgentOutput(
         action=_action_on(environment, step).astype(np.int32),
         policy_logits=logits,
         baseline=np.full([len(step)], self.version, np.float32))
@@ -186,7 +191,7 @@ def test_unrolls_overlap_by_one(unroll_length):
       np.testing.assert_array_equal(
           frames, np.arange(k * unroll_length, (k + 1) * unroll_length + 1))
     for unroll, following in zip(mine, mine[1:]):
-      tf.nest.map_structure(
+      tree.map_structure(
           lambda a, b: np.testing.assert_array_equal(a[-1], b[0]),
           (unroll.env_outputs, unroll.agent_outputs),
           (following.env_outputs, following.agent_outputs))
@@ -204,11 +209,12 @@ class _AccidentProneFakePool(_FakePool):
     ids = ids[self._rng.random(len(ids)) < .1]
     self.num_accidents += len(ids)
     self._steps[ids] = 0
-    for values in tf.nest.flatten(self._outputs._replace(done=())):
+    for values in tree.flatten(self._outputs._replace(done=())):
       values[ids] = 0
     self._outputs.done[ids] = True
     self._outputs.observation[0][ids] = self._frames()[ids]
-    self._game_over[ids] = False
+    self._is_first[ids] = True
+    self._is_last[ids] = False
 
 
 def test_the_unroll_of_a_replaced_environment_is_dropped():
@@ -233,6 +239,29 @@ def test_the_unroll_of_a_replaced_environment_is_dropped():
         assert not any(a[0].any() for a in unroll.agent_outputs)
         assert not unroll.agent_state.c.any()
   assert num_first > len(_LENGTHS) + 5
+
+
+class _CountlessFakePool(_FakePool):
+  """Its episodes always seem to be at step 0."""
+
+  def recv(self):
+    output = super().recv()
+    output.step_output.info.episode_step[:] = 0
+    return output
+
+
+def test_only_the_first_output_of_an_environment_drops_an_unroll():
+  """An output of step 0 drops nothing, unless `is_first` says so."""
+  unrolls = []
+  with pytest.raises(environments.PoolError):
+    _run(_CountlessFakePool(num_recvs=150), _CountingPolicy(),
+         _initial_state(len(_LENGTHS)), 4, unrolls.append)
+  expected, _ = _unrolls(4)
+  assert len(unrolls) == len(expected) > 10
+  for unroll, other in zip(unrolls, expected):
+    np.testing.assert_array_equal(
+        unroll.env_outputs.observation[0], other.env_outputs.observation[0])
+    assert not unroll.env_outputs.info.episode_step.any()
 
 
 def test_agent_output_led_to_the_environment_output():
@@ -287,25 +316,25 @@ def test_unrolls_do_not_share_memory():
   kept, policy = [], _CountingPolicy()
 
   def put(unroll):
-    kept.append((unroll, tf.nest.map_structure(np.copy, unroll[1:])))
+    kept.append((unroll, tree.map_structure(np.copy, unroll[1:])))
 
   with pytest.raises(environments.PoolError):
     _run(_FakePool(num_recvs=60), policy, _initial_state(5), 3, put)
   for unroll, copy in kept:
-    tf.nest.map_structure(np.testing.assert_array_equal, unroll[1:], copy)
+    tree.map_structure(np.testing.assert_array_equal, unroll[1:], copy)
 
 
 def test_episodes_are_reported():
-  """Each game once, with its return and its length in environment frames."""
+  """Each once, with its return and its length in environment frames."""
   episodes = []
   unrolls, _ = _unrolls(4, report_episode=episodes.append, repeats=4)
   for i, mine in enumerate(_by_environment(unrolls)):
-    games = [e for e in episodes if e.level_name == f'level_{i}']
-    assert len(games) >= (4 * len(mine)) // _LENGTHS[i] > 1
-    for k, game in enumerate(games):
-      assert game.episode_frames == 4 * _LENGTHS[i]
+    its = [e for e in episodes if e.level_name == f'level_{i}']
+    assert len(its) >= (4 * len(mine)) // _LENGTHS[i] > 1
+    for k, episode in enumerate(its):
+      assert episode.episode_frames == 4 * _LENGTHS[i]
       steps = range(k * _LENGTHS[i], (k + 1) * _LENGTHS[i])
-      assert game.episode_return == sum(
+      assert episode.episode_return == sum(
           10 * i + _action_on(i, step) for step in steps)
 
 
@@ -326,7 +355,7 @@ class _A2CLearner:
     """The baseline is the version of the weights, the action the step."""
     step = env_outputs.observation[0][:, 1]
     version = np.full([len(step)], self.updates, np.int64)
-    output = networks.AgentOutput(
+    output = trajectories.AgentOutput(
         action=(step % _NUM_ACTIONS).astype(np.int32),
         policy_logits=np.zeros([len(step), _NUM_ACTIONS], np.float32),
         baseline=version.astype(np.float32))
@@ -377,6 +406,7 @@ def test_batched_a2c_steps_the_others_until_all_are_there():
 
 def test_updates_wake_those_that_wait_for_them():
   updates = actor.Updates()
+  updates.reach(5)  # Of a run that was resumed: where acting begins.
   passed = queue_lib.Queue()
 
   def wait(count):
@@ -390,10 +420,10 @@ def test_updates_wake_those_that_wait_for_them():
   for thread in threads:
     thread.start()
   assert passed.get(timeout=_LONG) == 0
-  updates.add()
+  updates.reach(6)
   with pytest.raises(queue_lib.Empty):
     passed.get(timeout=.2)
-  updates.add()
+  updates.reach(7)
   assert [passed.get(timeout=_LONG) for _ in range(2)] == [2, 2]
   updates.close()
   assert passed.get(timeout=_LONG) == 'closed'
@@ -429,7 +459,7 @@ def start_actors():
       _run(pool, make_policy(), initial_state(pool.num_environments),
            unroll_length, queue.put)
 
-    threads = threads_lib.ActorThreads(pools, make_actor)
+    threads = threads_lib.CheckedThreads(pools, make_actor)
     started.append((area, threads))
     return area, threads
 
@@ -446,7 +476,7 @@ def test_batches_of_the_counting_policy(start_actors):
       _initial_state, unroll_length=6, batch_size=4)
   for _ in range(12):
     threads.check()
-    batch = area.get(timeout=_LONG)
+    batch = area.get(timeout=_LONG).unrolls
     frames = batch.env_outputs.observation[0]
     assert frames.shape == (7, 4, 2)
     assert batch.agent_outputs.policy_logits.shape == (7, 4, _NUM_ACTIONS)
@@ -481,7 +511,7 @@ def test_learner_computes_what_the_actor_did(start_actors, use_lstm):
     if name + '/b' in params:
       shape = params[name + '/b'].shape
       params[name + '/b'] = rng.normal(size=shape).astype(np.float32)
-  policy = inference.Policy(agent, params, 3, 0, '/cpu:0')
+  policy = policy_lib.Policy(agent, params, 3, 0, '/cpu:0')
   area, threads = start_actors(
       [pool], lambda: policy, agent.initial_state, unroll_length=5,
       batch_size=3)
@@ -490,7 +520,7 @@ def test_learner_computes_what_the_actor_did(start_actors, use_lstm):
   state_was_used = False
   for _ in range(12):
     threads.check()
-    batch = area.get(timeout=_LONG)
+    batch = area.get(timeout=_LONG).unrolls
     (logits, baseline), _ = unroll(
         params, batch.agent_outputs.action,
         batch.env_outputs._replace(info=()), batch.agent_state)
@@ -535,7 +565,7 @@ def test_full_queue_blocks_the_actor(start_actors):
 
 def test_check_raises_what_ended_an_actor():
   """A dead environment must not go unnoticed."""
-  threads = threads_lib.ActorThreads(
+  threads = threads_lib.CheckedThreads(
       [_FakePool(), _FakePool(num_recvs=3)],
       lambda pool: _run(pool, _CountingPolicy(), _initial_state(5), 2,
                         lambda unroll: None))
@@ -551,7 +581,7 @@ def test_closing_is_no_error():
   """Neither a closed queue nor closed pools are reported."""
   queue = staging.TrajectoryQueue(1)
   pools = [_FakePool(), _FakePool()]
-  threads = threads_lib.ActorThreads(
+  threads = threads_lib.CheckedThreads(
       pools, lambda pool: _run(pool, _CountingPolicy(), _initial_state(5), 2,
                                queue.put))
   queue.get_many(1)

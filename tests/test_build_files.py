@@ -1,87 +1,119 @@
-"""The BUILD files have a target for every file, with what it imports."""
+"""The BUILD files: a library for each folder, with the folders it imports."""
 
 import ast
 import glob
 import os
+import pathlib
 
 import pytest
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_PACKAGES = sorted(
-    os.path.relpath(os.path.dirname(path), _ROOT)
-    for path in glob.glob(f'{_ROOT}/scalable_agent/**/BUILD', recursive=True))
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+_PACKAGE = _ROOT / 'scalable_agent'
+_FOLDERS = sorted(
+    path.parent.name for path in _PACKAGE.glob('*/__init__.py'))
 
 
-def _targets(package):
-  """What a BUILD file calls, a dict of target name to keyword arguments."""
+def _targets(folder):
+  """What a BUILD file makes, a dict of name to keyword arguments."""
   targets = {}
 
   def add(**kwargs):
+    assert kwargs['name'] not in targets
     targets[kwargs['name']] = kwargs
 
-  with open(os.path.join(_ROOT, package, 'BUILD')) as f:
-    exec(f.read(), dict(  # pylint: disable=exec-used
-        py_library=add, pytest_test=add, filegroup=add, glob=lambda p: p,
-        load=lambda *unused: None, package=lambda **unused: None))
+  def find(patterns, exclude=()):
+    found = lambda some: {
+        path for pattern in some for path in glob.glob(
+            pattern, root_dir=folder, recursive=True)}
+    return sorted(found(patterns) - found(exclude))
+
+  exec((folder / 'BUILD').read_text(), dict(  # pylint: disable=exec-used
+      py_library=add, py_binary=add, pytest_test=add, filegroup=add, glob=find,
+      load=lambda *unused: None, package=lambda **unused: None))
   return targets
+
+
+_BINARIES = set(_targets(_PACKAGE)) - {'scalable_agent'}
 
 
 def _label(name):
   """The target of a dotted name of the project's, None of another's."""
-  parts = name.split('.')
-  while parts:
-    path = os.path.join(_ROOT, *parts)
-    if os.path.exists(path + '.py'):
-      return f'//{"/".join(parts[:-1])}:{parts[-1]}'
-    if os.path.exists(os.path.join(path, '__init__.py')):
-      return f'//{"/".join(parts)}:{parts[-1]}'
-    parts.pop()
-  return None
+  if name.split('.')[0] != 'scalable_agent':
+    return None
+  first = name.split('.')[1] if '.' in name else ''
+  if first in _FOLDERS:
+    return f'//scalable_agent/{first}'
+  return ('//scalable_agent:' + first if first in _BINARIES
+          else '//scalable_agent')
 
 
-def _imported(path):
+def _imported(paths):
+  """The targets that some modules import."""
   names = set()
-  with open(path) as f:
-    for node in ast.walk(ast.parse(f.read())):
+  for path in paths:
+    for node in ast.walk(ast.parse(path.read_text())):
       if isinstance(node, ast.ImportFrom):
         names |= {f'{node.module}.{alias.name}' for alias in node.names}
       elif isinstance(node, ast.Import):
         names |= {alias.name for alias in node.names}
-  return {_label(name) for name in names
-          if name.split('.')[0] in ('scalable_agent', 'tests')}
+  return {_label(name) for name in names} - {None}
 
 
-def _full(label, package):
-  if label.startswith(':'):
-    return f'//{package}{label}'
-  return label if ':' in label else f'{label}:{label.rpartition("/")[2]}'
+def _full(label):
+  return f'//scalable_agent{label}' if label.startswith(':') else label
 
 
-@pytest.mark.parametrize('package', _PACKAGES)
-def test_every_module_is_a_library_with_its_imports(package):
-  targets = _targets(package)
-  name = os.path.basename(package)
-  modules = {
-      os.path.basename(path)[:-3]: path
-      for path in glob.glob(os.path.join(_ROOT, package, '*.py'))}
-  modules[name] = modules.pop('__init__')
-  assert set(targets) == set(modules)
-  for module, path in modules.items():
-    assert targets[module]['srcs'] == [os.path.basename(path)]
-    # Importing a module runs its package's __init__ first.
-    expected = _imported(path) | {f'//{package}:{name}'}
-    expected.discard(f'//{package}:{module}')
-    deps = {_full(dep, package) for dep in targets[module].get('deps', [])}
-    assert deps == expected, module
+def _check(target, folder, own_label):
+  deps = {_full(label) for label in target.get('deps', [])}
+  imported = _imported(folder / source for source in target['srcs'])
+  assert deps == imported - {own_label}
 
 
-def test_there_are_packages():
-  assert 'scalable_agent' in _PACKAGES and len(_PACKAGES) == 4
+@pytest.mark.parametrize('name', _FOLDERS)
+def test_a_folder_is_a_library_with_its_imports(name):
+  folder = _PACKAGE / name
+  (target,) = _targets(folder).values()
+  assert target['name'] == name
+  assert set(target['srcs']) == {path.name for path in folder.glob('*.py')}
+  _check(target, folder, f'//scalable_agent/{name}')
 
 
-def test_every_test_file_is_a_test_with_at_least_its_imports():
-  targets = _targets('tests')
-  for path in glob.glob(os.path.join(_ROOT, 'tests', 'test_*.py')):
-    deps = {_full(dep, 'tests')
-            for dep in targets[os.path.basename(path)[:-3]].get('deps', [])}
-    assert _imported(path) - {'//tests:tests'} <= deps, path
+@pytest.mark.parametrize('name', ['scalable_agent', *sorted(_BINARIES)])
+def test_the_top_level_is_a_library_below_the_binaries(name):
+  target = _targets(_PACKAGE)[name]
+  own = '//scalable_agent' + (':' + name if name in _BINARIES else '')
+  _check(target, _PACKAGE, own)
+
+
+def test_every_module_is_in_a_target():
+  sources = {f'{source}' for target in _targets(_PACKAGE).values()
+             for source in target['srcs']}
+  assert sources == {path.name for path in _PACKAGE.glob('*.py')}
+  assert len(_FOLDERS) > 10 and len(_BINARIES) > 2
+
+
+def test_libraries_depend_on_no_circle():
+  deps = {f'//scalable_agent/{name}': _targets(_PACKAGE / name)[name].get(
+      'deps', []) for name in _FOLDERS}
+  for name, target in _targets(_PACKAGE).items():
+    own = '//scalable_agent' + (':' + name if name in _BINARIES else '')
+    deps[own] = [_full(label) for label in target.get('deps', [])]
+  while deps:
+    free = [label for label, its in deps.items() if not set(its) & set(deps)]
+    assert free, sorted(deps)
+    for label in free:
+      del deps[label]
+
+
+def test_every_test_file_is_a_test_with_all_of_the_project():
+  tests = {path.relative_to(_ROOT / 'tests').with_suffix('').as_posix()
+           for path in (_ROOT / 'tests').rglob('test_*.py')}
+  targets = _targets(_ROOT / 'tests')
+  assert set(targets) == tests | {'support'}
+  others = {path.relative_to(_ROOT / 'tests').as_posix()
+            for path in (_ROOT / 'tests').rglob('*.py')}
+  assert set(targets['support']['srcs']) == {
+      path for path in others if not os.path.basename(path).startswith('test_')}
+  for name in tests:
+    assert ':support' in targets[name]['deps']
+    assert '//scalable_agent/sweeps' in targets[name]['deps']

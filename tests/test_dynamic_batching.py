@@ -208,6 +208,22 @@ def test_nests_in_and_out():
     np.testing.assert_array_equal(pair.right[0], [i + 4])
 
 
+def test_nests_keep_their_types():
+  seen = []
+
+  def f(nest):
+    seen.append(type(nest))
+    return nest
+
+  for nest in (collections.OrderedDict(b=ints(1), a=ints(2)),
+               collections.defaultdict(int, a=ints(1)), dict(a=ints(1)),
+               [ints(1)], (ints(1),), Pair(ints(1), ints(2))):
+    result = get(spawn(dynamic_batching.batch_fn(f), nest))
+    assert type(result) is seen.pop() is type(nest)
+    # As to an ordered dict, equality is of the order too.
+    assert result == nest
+
+
 def test_lone_request_is_not_copied_and_outputs_are_views():
   seen = []
   lone = dynamic_batching.batch_fn(lambda x: seen.append(x) or x)

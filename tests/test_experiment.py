@@ -22,7 +22,7 @@ pytest.importorskip('ale_py')
 pytest.importorskip('gymnasium')
 
 from scalable_agent import experiment
-from scalable_agent import reporting
+from scalable_agent.process import progress
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _CARTPOLE = (
@@ -537,7 +537,7 @@ def test_test_mode_stops_on_ctrl_c(cartpole):
   with Program(cartpole, *_CARTPOLE, '--mode=test',
                '--test_num_episodes=1000000') as program:
     program.wait_for(
-        lambda: ': game 1 of 1000000' in program.output(), 'the first game')
+        lambda: ': episode 1 of 1000000' in program.output(), 'an episode')
     os.killpg(program.pid, signal.SIGINT)
     assert program.wait(_STOP_SECONDS) == 130  # As shells expect.
     assert program.processes() == []
@@ -561,7 +561,7 @@ def test_test_mode_stops_where_python_loses_the_interrupt(
       Interrupted()
     shown.append(text)
 
-  monkeypatch.setattr(reporting.ProgressLine, 'show', show)
+  monkeypatch.setattr(progress.ProgressLine, 'show', show)
   result = run_main(f'--logdir={cartpole}', *_CARTPOLE, '--mode=test',
                     '--test_num_episodes=320')
   assert result.code == 130

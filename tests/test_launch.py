@@ -1,8 +1,10 @@
-"""The shell scripts, with an interpreter that says what it was asked to do."""
+"""The scripts of launch/, with an interpreter that says what it is to do."""
 
 import os
+import runpy
 import signal
 import subprocess
+import sys
 import time
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -191,6 +193,24 @@ def test_a_local_learner_that_fails_for_good_stops_the_rest(tmp_path):
   assert 'Error: it is raining' in errors
   assert 'Error: learner 0 has failed, stopping all jobs.' in errors
   assert len(_started(tmp_path)) == 4
+
+
+def test_experts_are_trained_by_the_program_of_the_checkout(monkeypatch):
+  """Which need not be installed, neither here nor for what it starts."""
+  calls = []
+  monkeypatch.setattr(os, 'execve', lambda *arguments: calls.append(arguments))
+  monkeypatch.setattr(sys, 'argv', ['atari57_experts.py', '--games=pong', 'x'])
+  script = os.path.join(_ROOT, 'launch', 'atari57_experts.py')
+  assert os.access(script, os.X_OK)
+  for before, after in (('/other', f'{_ROOT}{os.pathsep}/other'), ('', _ROOT)):
+    monkeypatch.setenv('PYTHONPATH', before)
+    runpy.run_path(script, run_name='__main__')
+    program, arguments, environ = calls.pop()
+    assert program == sys.executable
+    assert arguments == [
+        sys.executable, '-m', 'scalable_agent.sweeps.atari57_experts',
+        '--games=pong', 'x']
+    assert environ == dict(os.environ, PYTHONPATH=after)
 
 
 def test_flagfiles_hold_flags_that_exist():

@@ -1,20 +1,15 @@
-import collections
-import glob
-import logging as python_logging
-import os
 import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tree
 
-from scalable_agent import checkpoint
 from scalable_agent import learner as learner_lib
-from scalable_agent import networks
-from scalable_agent.environments import ArraySpec
+from scalable_agent.algorithms import impala
 from tests import learners
 
-_NUM_ACTIONS, _T, _B = learners.NUM_ACTIONS, learners.T, learners.B
+_B = learners.B
 _LOSS, _OPTIMIZER = learners.LOSS, learners.OPTIMIZER
 _agent, _batch = learners.make_agent, learners.make_batch
 _make_learner = learners.make_learner
@@ -28,7 +23,8 @@ def strategy(request, mirrored):
 
 
 def _step(learner, batch):
-  return learner.step(learner.place(batch))
+  logs, _ = learner.step(learner.place(batch))
+  return logs
 
 
 def _numpy(weights):
@@ -44,113 +40,13 @@ def _locals(learner, replica):
 
 
 def _assert_equal(actual, expected):
-  tf.nest.map_structure(np.testing.assert_array_equal, actual, expected)
+  tree.map_structure(np.testing.assert_array_equal, actual, expected)
 
 
 def _assert_close(actual, expected, tolerance):
-  tf.nest.map_structure(
+  tree.map_structure(
       lambda a, b: np.testing.assert_allclose(
           a, b, rtol=tolerance, atol=tolerance), actual, expected)
-
-
-class _ScriptedAgent:
-  """Its outputs are its weights; it remembers what it was given."""
-
-  def unroll(self, params, last_actions, env_outputs, core_state):
-    self.given = last_actions, env_outputs, core_state
-    return (params['logits'], params['baseline']), core_state
-
-
-def _slow_loss(settings, logits, baseline, batch):
-  """The loss with every index written out, and its gradient by hand.
-
-  The k-th step of an unroll, from 0, is taken on seeing entry k; its action,
-  reward and end are in entry k + 1.
-  """
-  actor, env = batch.agent_outputs, batch.env_outputs
-  softmax = lambda x: np.exp(x) / np.exp(x).sum()
-  parts = collections.Counter()
-  logits_gradient = np.zeros(logits.shape)
-  baseline_gradient = np.zeros(baseline.shape)
-  for b in range(_B):
-    pi = [softmax(logits[k, b]) for k in range(_T)]
-    mu = [softmax(actor.policy_logits[k + 1, b]) for k in range(_T)]
-    action = [actor.action[k + 1, b] for k in range(_T)]
-    reward = [np.clip(env.reward[k + 1, b], -1, 1) for k in range(_T)]
-    discount = [0. if env.done[k + 1, b] else settings.discounting
-                for k in range(_T)]
-    rho = [pi[k][action[k]] / mu[k][action[k]] for k in range(_T)]
-    vs = [0.] * _T + [baseline[_T, b]]
-    for k in reversed(range(_T)):
-      delta = min(settings.clip_rho_threshold, rho[k]) * (
-          reward[k] + discount[k] * baseline[k + 1, b] - baseline[k, b])
-      vs[k] = baseline[k, b] + delta + (
-          discount[k] * settings.lambda_ * min(1., rho[k]) *
-          (vs[k + 1] - baseline[k + 1, b]))
-    for k in range(_T):
-      advantage = min(settings.clip_pg_rho_threshold, rho[k]) * (
-          reward[k] + discount[k] * vs[k + 1] - baseline[k, b])
-      entropy = -(pi[k] * np.log(pi[k])).sum()
-      parts['policy_gradient_loss'] -= np.log(pi[k][action[k]]) * advantage
-      parts['baseline_loss'] += (
-          settings.baseline_cost * .5 * (vs[k] - baseline[k, b]) ** 2)
-      parts['entropy_loss'] -= settings.entropy_cost * entropy
-      logits_gradient[k, b] = (
-          advantage * (pi[k] - np.eye(_NUM_ACTIONS)[action[k]]) +
-          settings.entropy_cost * pi[k] * (np.log(pi[k]) + entropy))
-      baseline_gradient[k, b] = (
-          -settings.baseline_cost * (vs[k] - baseline[k, b]))
-  parts['total_loss'] = sum(parts.values())
-  return parts, logits_gradient, baseline_gradient
-
-
-def test_compute_loss():
-  """Values and gradients equal a slow transcription with its own indices."""
-  rng = np.random.default_rng(0)
-  batch = _batch(0)
-  assert batch.env_outputs.done[1:].any()
-  settings = _LOSS._replace(
-      entropy_cost=.3, clip_rho_threshold=1.2, clip_pg_rho_threshold=.9,
-      lambda_=.8)
-  params = dict(
-      logits=tf.constant(rng.normal(size=[_T + 1, _B, 3]), tf.float32),
-      baseline=tf.constant(rng.normal(size=[_T + 1, _B]), tf.float32))
-  agent = _ScriptedAgent()
-  with tf.GradientTape() as tape:
-    tape.watch(params)
-    loss, logs = learner_lib.compute_loss(
-        agent, settings, params, batch.agent_state, batch.env_outputs,
-        batch.agent_outputs)
-  gradients = tape.gradient(loss, params)
-
-  parts, logits_gradient, baseline_gradient = _slow_loss(
-      settings, *(value.numpy() for value in params.values()), batch)
-  np.testing.assert_allclose(loss, parts['total_loss'], rtol=1e-5)
-  assert set(logs) == set(parts)
-  for name, value in logs.items():
-    np.testing.assert_allclose(value, parts[name], rtol=1e-5, err_msg=name)
-  np.testing.assert_allclose(
-      gradients['logits'], logits_gradient, rtol=1e-4, atol=1e-5)
-  np.testing.assert_allclose(
-      gradients['baseline'], baseline_gradient, rtol=1e-4, atol=1e-5)
-  # The network itself sees all T+1 entries as they are.
-  _assert_equal(agent.given, (batch.agent_outputs.action, batch.env_outputs,
-                              batch.agent_state))
-
-
-def test_loss_of_the_real_agent():
-  """The real network's outputs enter the same loss."""
-  batch = _batch(1, use_lstm=True)
-  agent = _agent(use_lstm=True)
-  params = agent.initial_params(0)
-  _, logs = learner_lib.compute_loss(
-      agent, _LOSS, params, batch.agent_state, batch.env_outputs,
-      batch.agent_outputs)
-  (logits, baseline), _ = agent.unroll(
-      params, batch.agent_outputs.action, batch.env_outputs, batch.agent_state)
-  parts, _, _ = _slow_loss(_LOSS, logits.numpy(), baseline.numpy(), batch)
-  for name, value in logs.items():
-    np.testing.assert_allclose(value, parts[name], rtol=1e-4, err_msg=name)
 
 
 def test_one_replica_per_device():
@@ -161,27 +57,9 @@ def test_one_replica_per_device():
     assert tf.Variable(0.).device.endswith('CPU:1')
 
 
-@pytest.mark.parametrize('mode, expected', [
-    ('abs_one', 1.), ('soft_asymmetric', 5 * np.tanh(2.)), ('none', 10.)])
-def test_reward_clipping_is_the_settings(mode, expected):
-  """With V = 0, no discount and pi = mu, the target is the clipped reward."""
-  batch = _batch(0)
-  batch = batch._replace(
-      env_outputs=batch.env_outputs._replace(
-          reward=np.full([_T + 1, _B], 10., np.float32)))
-  params = dict(logits=batch.agent_outputs.policy_logits,
-                baseline=np.zeros([_T + 1, _B], np.float32))
-  params['logits'] = np.roll(params['logits'], -1, axis=0)
-  _, logs = learner_lib.compute_loss(
-      _ScriptedAgent(), _LOSS._replace(reward_clipping=mode, discounting=0.),
-      params, batch.agent_state, batch.env_outputs, batch.agent_outputs)
-  np.testing.assert_allclose(
-      logs['baseline_loss'], .5 * .5 * _T * _B * expected ** 2, rtol=1e-5)
-
-
 def test_annealed_learning_rate():
   """From all of it to 0 on a line, and 0 beyond."""
-  rates = [learner_lib.annealed_learning_rate(.4, frames, 1000)
+  rates = [learner_lib.annealed_learning_rate(.4, 1000, frames)
            for frames in (0, 250, 500, 1000, 1001, 10 ** 9)]
   np.testing.assert_allclose(rates, [.4, .3, .2, 0., 0., 0.], atol=1e-15)
 
@@ -189,7 +67,7 @@ def test_annealed_learning_rate():
 def test_steps_leave_nothing_behind():
   """TensorFlow would keep a Python number that it converts for ever."""
   learner = _make_learner()
-  logs = learner.step(learner.place(_batch(0)))
+  logs = _step(learner, _batch(0))
   assert (sys.getrefcount(logs['learning_rate']) ==
           sys.getrefcount(logs['grad_norm']))
 
@@ -246,9 +124,7 @@ def _gradients(agent, params, batch, loss=_LOSS):
   params = {name: tf.constant(value) for name, value in params.items()}
   with tf.GradientTape() as tape:
     tape.watch(params)
-    total_loss, _ = learner_lib.compute_loss(
-        agent, loss, params, batch.agent_state, batch.env_outputs,
-        batch.agent_outputs)
+    total_loss, _, _ = impala.compute_loss(agent, loss, params, batch)
   return _numpy(tape.gradient(total_loss, params))
 
 
@@ -257,11 +133,13 @@ def test_step_trains_on_the_whole_batch(strategy):
   agent = _agent(use_lstm=True)
   learner = _make_learner(agent, strategy)
   batch = _batch(0, use_lstm=True)
-  _, expected = learner_lib.compute_loss(
-      agent, _LOSS, _numpy(learner.weights()), batch.agent_state,
-      batch.env_outputs, batch.agent_outputs)
+  _, expected, _ = impala.compute_loss(
+      agent, _LOSS, _numpy(learner.weights()), batch)
   logs = _step(learner, batch)
+  assert set(expected) < set(logs)
   for name, value in expected.items():
+    if isinstance(value, tuple):
+      value = value[0] / value[1]
     assert logs[name] == pytest.approx(value.numpy(), 1e-4), name
 
 
@@ -295,7 +173,7 @@ def test_update_that_is_not_finite_is_skipped(strategy):
   for i, bad in enumerate([np.nan, np.inf, -np.inf]):
     batch = _batch(1)
     # Only the last replica's share is bad.
-    batch.env_outputs.reward[2, -1] = bad
+    batch.unrolls.env_outputs.reward[2, -1] = bad
     logs = _step(learner, batch)
     assert logs['skipped'] == 1.
     assert not np.isfinite(logs['grad_norm'])
@@ -342,189 +220,6 @@ def test_compiled_by_xla_equals_not_compiled(mirrored):
     _assert_close(_locals(learner, 0), _locals(learners[0], 0), 1e-4)
 
 
-# Checkpoints.
-
-
-def _state(learner):
-  return _locals(learner, 0), learner.frames, learner.steps
-
-
-def _train_and_save(logdir, num_saves, keep=3):
-  """Saves after each of some updates; returns the state at each save."""
-  learner = _make_learner()
-  checkpointer = checkpoint.Checkpointer(str(logdir), learner, '{"a": 1}', keep)
-  states = []
-  for i in range(num_saves):
-    _step(learner, _batch(i))
-    path = checkpointer.save()
-    assert os.path.exists(path + '.index')
-    states.append(_state(learner))
-  return states
-
-
-def _restore(logdir, learner=None):
-  learner = learner or _make_learner(seed=99)
-  path = checkpoint.Checkpointer(str(logdir), learner, '{"a": 2}').restore()
-  return learner, path
-
-
-def _data_files(logdir):
-  """Oldest first."""
-  return sorted(glob.glob(os.path.join(logdir, '*.data-*')),
-                key=lambda path: int(path.split('-')[-4].split('.')[0]))
-
-
-def test_checkpoint_round_trip(tmp_path):
-  """Weights, slots and counters come back bit by bit, and training goes on."""
-  states = _train_and_save(tmp_path, 2)
-  learner, path = _restore(tmp_path)
-  assert path.endswith('-160')
-  _assert_equal(_state(learner), states[-1])
-  other, _ = _restore(tmp_path)
-  for some in (learner, other):
-    _step(some, _batch(7))
-  _assert_equal(_state(learner), _state(other))
-  assert learner.frames == 240
-
-
-def test_checkpoint_changes_number_of_replicas(tmp_path, mirrored):
-  """Two replicas take up what one left, both of them all of it, and back."""
-  states = _train_and_save(tmp_path, 1)
-  two, _ = _restore(tmp_path, _make_learner(strategy=mirrored, seed=99))
-  for replica in range(2):
-    _assert_equal(_locals(two, replica), states[-1][0])
-  _step(two, _batch(5))
-  checkpoint.Checkpointer(str(tmp_path), two, '').save()
-  one, path = _restore(tmp_path)
-  assert path.endswith('-160')
-  _assert_equal(_state(one), _state(two))
-
-
-def test_nothing_to_restore(tmp_path):
-  """None says that there is no checkpoint, and the learner stays as it was."""
-  learner = _make_learner()
-  before = _state(learner)
-  _, path = _restore(tmp_path / 'not there', learner)
-  assert path is None
-  _assert_equal(_state(learner), before)
-
-
-def _truncate(path):
-  os.truncate(path, os.path.getsize(path) // 2)
-
-
-def _flip_bytes(path):
-  with open(path, 'r+b') as f:
-    f.seek(os.path.getsize(path) // 2)
-    byte = f.read(1)[0]
-    f.seek(-1, os.SEEK_CUR)
-    f.write(bytes([byte ^ 0xff]))
-
-
-def _remove_index(path):
-  os.remove(path.split('.data-')[0] + '.index')
-
-
-@pytest.mark.parametrize(
-    'corrupt', [_truncate, _flip_bytes, os.remove, _remove_index])
-def test_corrupt_checkpoint_falls_back_to_the_one_before(
-    tmp_path, caplog, corrupt):
-  """All of the state is the older one's, with a warning that names the file."""
-  states = _train_and_save(tmp_path, 3)
-  corrupt(_data_files(tmp_path)[-1])
-  with caplog.at_level(python_logging.WARNING):
-    learner, path = _restore(tmp_path)
-  assert path.endswith('-160')
-  _assert_equal(_state(learner), states[-2])
-  warnings = [r.getMessage() for r in caplog.records
-              if r.levelno == python_logging.WARNING]
-  assert any('-240 cannot be restored' in w for w in warnings), warnings
-
-
-def test_training_goes_on_after_a_corrupt_checkpoint(tmp_path):
-  """The checkpoint that was corrupt is written anew and can be restored."""
-  _train_and_save(tmp_path, 3)
-  _truncate(_data_files(tmp_path)[-1])
-  learner = _make_learner(seed=99)
-  checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '')
-  checkpointer.restore()
-  _step(learner, _batch(11))
-  assert checkpointer.save().endswith('-240')
-  restored, path = _restore(tmp_path)
-  assert path.endswith('-240')
-  _assert_equal(_state(restored), _state(learner))
-
-
-def test_two_corrupt_checkpoints(tmp_path):
-  states = _train_and_save(tmp_path, 3)
-  for path in _data_files(tmp_path)[1:]:
-    _flip_bytes(path)
-  learner, path = _restore(tmp_path)
-  assert path.endswith('-80')
-  _assert_equal(_state(learner), states[0])
-
-
-def test_all_checkpoints_corrupt(tmp_path):
-  """An error that names them: a run must not start afresh over another."""
-  _train_and_save(tmp_path, 2)
-  for path in _data_files(tmp_path):
-    _truncate(path)
-  with pytest.raises(checkpoint.CheckpointError, match='-80.*-160.*--logdir'):
-    _restore(tmp_path)
-
-
-def test_checkpoint_of_another_network(tmp_path):
-  """Weights of other shapes, or missing ones, are an error."""
-  _train_and_save(tmp_path, 1)
-  with pytest.raises(checkpoint.CheckpointError):
-    _restore(tmp_path, _make_learner(_agent(use_lstm=True)))
-  wider = networks.Agent(
-      _NUM_ACTIONS + 1, (ArraySpec((4,), np.float32),), 'vector', False)
-  with pytest.raises(checkpoint.CheckpointError):
-    _restore(tmp_path, _make_learner(wider))
-
-
-def test_checkpoint_that_lacks_something(tmp_path):
-  """Slots that a checkpoint does not have must not silently start afresh."""
-  learner = _make_learner()
-  without_slots = tf.train.Checkpoint(
-      params=learner.params, config=tf.Variable(''),
-      num_environment_frames=learner.num_environment_frames,
-      learner_steps=learner.learner_steps)
-  tf.train.CheckpointManager(without_slots, str(tmp_path), 3).save()
-  with pytest.raises(checkpoint.CheckpointError):
-    _restore(tmp_path)
-
-
-@pytest.mark.parametrize('keep', [1, 2])
-def test_keeps_the_last_few(tmp_path, keep):
-  """Older ones go, also those of a run before."""
-  _train_and_save(tmp_path, 3, keep)
-  numbers = lambda: [int(path.split('-')[-4].split('.')[0])
-                     for path in _data_files(tmp_path)]
-  assert numbers() == [80, 160, 240][-keep:]
-  learner = _make_learner()
-  checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '', keep)
-  checkpointer.restore()
-  _step(learner, _batch(3))
-  checkpointer.save()
-  assert numbers() == [80, 160, 240, 320][-keep:]
-
-
-def test_unchanged_state_is_not_saved_again(tmp_path):
-  """Neither after a save nor after a restore."""
-  learner = _make_learner()
-  checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '')
-  _step(learner, _batch(0))
-  path = checkpointer.save()
-  modified = os.stat(path + '.index').st_mtime_ns
-  assert checkpointer.save() == path
-  other = checkpoint.Checkpointer(str(tmp_path), _make_learner(), '')
-  other.restore()
-  assert other.save() == path
-  assert os.stat(path + '.index').st_mtime_ns == modified
-
-
 def test_variables_are_the_whole_state():
   """With those of another, a learner goes on as that does."""
   one, other = _make_learner(), _make_learner(seed=2)
@@ -535,3 +230,145 @@ def test_variables_are_the_whole_state():
   assert _step(other, _batch(3)) == _step(one, _batch(3))
   _assert_equal(_locals(other, 0), _locals(one, 0))
   assert (other.frames, other.steps) == (one.frames, one.steps)
+
+
+# What other algorithms than IMPALA need.
+
+
+def test_frames_are_those_of_new_unrolls(strategy):
+  """What is replayed was counted before; learning goes on all the same."""
+  learner = _make_learner(strategy=strategy)
+  frames = []
+  for num_replayed in (0, 1, 3, 4):
+    batch = _batch(0)
+    batch.is_replayed[:num_replayed] = True
+    before = _numpy(learner.weights())
+    _step(learner, batch)
+    after = _numpy(learner.weights())
+    assert any((before[name] != after[name]).any() for name in before)
+    frames.append(learner.frames)
+  assert frames == [80, 140, 160, 160]
+
+
+def _linear_loss(params, unused_target_params, batch):
+  """Sums over unrolls: their weights and priorities show which arrived."""
+  first = batch.unrolls.env_outputs.reward[0]
+  loss = tf.reduce_sum(
+      batch.weights * first) * tf.reduce_sum(params['baseline/w'])
+  count = tf.cast(tf.size(first), tf.float32)
+  return loss, dict(
+      total=tf.reduce_sum(first), mean=(tf.reduce_sum(first), count)), first
+
+
+def test_priorities_come_back_in_the_order_of_the_batch(strategy):
+  learner = _make_learner(strategy=strategy, loss_fn=_linear_loss)
+  batch = _batch(0)
+  _, priorities = learner.step(learner.place(batch))
+  np.testing.assert_array_equal(
+      priorities, batch.unrolls.env_outputs.reward[0])
+  assert len(set(priorities)) == _B
+
+
+def test_pairs_are_logged_as_quotients_over_all_replicas(strategy):
+  learner = _make_learner(strategy=strategy, loss_fn=_linear_loss)
+  batch = _batch(0)
+  logs = _step(learner, batch)
+  rewards = batch.unrolls.env_outputs.reward[0].astype(np.float64)
+  assert logs['total'] == pytest.approx(rewards.sum(), 1e-5)
+  assert logs['mean'] == pytest.approx(rewards.mean(), 1e-5)
+
+
+def test_loss_sees_the_weights_of_unrolls(strategy):
+  """An unroll of weight 2 counts as two of weight 1."""
+  norms = []
+  for weights in ([1, 1, 1, 1], [2, 2, 2, 2], [0, 0, 0, 0]):
+    learner = _make_learner(strategy=strategy, loss_fn=_linear_loss)
+    batch = _batch(0)
+    batch.weights[:] = weights
+    norms.append(_step(learner, batch)['grad_norm'])
+  assert norms[1] == pytest.approx(2 * norms[0], 1e-5)
+  assert norms[0] > 0 and norms[2] == 0
+
+
+def _target_loss(params, target_params, batch):
+  """Moves one weight by its gradient of 1, and logs the targets."""
+  del batch
+  return tf.reduce_sum(params['baseline/b']), dict(
+      params=tf.reduce_sum(params['baseline/b']),
+      targets=tf.reduce_sum(target_params['baseline/b'])), None
+
+
+def test_target_weights_follow_at_their_period(strategy):
+  """They are the weights of the last update that the period divides."""
+  num_replicas = 2 if strategy else 1
+  learner = _make_learner(strategy=strategy, loss_fn=_target_loss,
+                          target_update_period=3)
+  params, targets = zip(*(
+      (logs['params'] / num_replicas, logs['targets'] / num_replicas)
+      for logs in (_step(learner, _batch(0)) for _ in range(8))))
+  assert len(set(params)) == 8
+  expected = [params[0]] * 3 + [params[3]] * 3 + [params[6]] * 2
+  np.testing.assert_allclose(targets, expected, rtol=1e-6)
+
+
+def test_target_weights_are_part_of_the_state():
+  """Whoever takes over the variables goes on with the same targets."""
+  make = lambda seed: _make_learner(
+      seed=seed, loss_fn=_target_loss, target_update_period=3)
+  one, other = make(1), make(2)
+  for i in range(4):
+    _step(one, _batch(i))
+  for variable, value in zip(other.variables(), one.variables()):
+    variable.assign(value)
+  for _ in range(4):
+    assert _step(other, _batch(0)) == _step(one, _batch(0))
+
+
+def test_a_loss_without_target_weights_gets_none():
+  def loss_fn(params, target_params, unused_batch):
+    assert target_params is None
+    return tf.reduce_sum(params['baseline/b']), {}, None
+
+  assert 'grad_norm' in _step(_make_learner(loss_fn=loss_fn), _batch(0))
+
+
+# Rows of an embedding.
+
+
+def _make_language(strategy=None, **kwargs):
+  return _make_learner(learners.make_language_agent(), strategy, **kwargs)
+
+
+@pytest.mark.parametrize('num_replicas, jit_compile', [
+    (1, False), (1, True), (2, False)])
+def test_rows_without_words_keep_their_slots(
+    mirrored, num_replicas, jit_compile):
+  """As TensorFlow 1's sparse RMSProp; padding touches no row either."""
+  learner = _make_language(
+      mirrored if num_replicas == 2 else None, jit_compile=jit_compile)
+  index = list(learner.params).index('instruction/embedding')
+  state = lambda: [
+      getattr(v, 'values', [v])[0].numpy() for v in (
+          learner.params['instruction/embedding'],
+          learner.optimizer.mean_square[index],
+          learner.optimizer.momentum[index])]
+  initial = state()
+  # The two halves of the batch have different words, and repeat some.
+  ids = [[7, 7, 9, -1, -1]] * 2 + [[9, 11, -1, -1, -1]] * 2
+  for seed in range(3):
+    _step(learner, learners.with_words(_batch(seed), ids))
+  touched = [7, 9, 11]
+  for before, after in zip(initial, state()):
+    changed = np.flatnonzero((before != after).any(axis=1))
+    np.testing.assert_array_equal(changed, touched)
+
+
+def test_replicas_touch_rows_as_one_learner(mirrored):
+  one, two = _make_language(), _make_language(mirrored)
+  rng = np.random.default_rng(0)
+  for seed in range(10):
+    ids = rng.integers(-1, 30, [_B, 5])
+    for learner in (one, two):
+      _step(learner, learners.with_words(_batch(seed), ids))
+  _assert_close(_locals(two, 0), _locals(one, 0), 1e-5)
+  _assert_equal(_locals(two, 0), _locals(two, 1))

@@ -92,6 +92,24 @@ def test_entropy_loss_of_uniform_and_certain_policies():
   np.testing.assert_allclose(gradient, np.zeros([1, 1, 3]), atol=1e-6)
 
 
+_WITH_IMPOSSIBLE = np.array(
+    [[[1., -np.inf, 2., .5], [-np.inf, -np.inf, 3., -np.inf]]], np.float32)
+
+
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_entropy_loss_with_impossible_actions(jit_compile):
+  """An action with a logit of -inf counts as absent; its gradient is 0."""
+  function = tf.function(losses.compute_entropy_loss, jit_compile=jit_compile)
+  loss, gradient = _value_and_gradient(function, _WITH_IMPOSSIBLE)
+  pi = _softmax(np.array([1., 2., .5]))
+  entropy = -(pi * np.log(pi)).sum()
+  np.testing.assert_allclose(loss, -entropy, rtol=1e-6)
+  expected = np.zeros([1, 2, 4])
+  expected[0, 0, [0, 2, 3]] = pi * (np.log(pi) + entropy)
+  np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-6)
+  assert (gradient.numpy()[_WITH_IMPOSSIBLE == -np.inf] == 0.).all()
+
+
 def test_policy_gradient_loss(batch):
   """-sum(log pi(a) adv); the gradient is adv (pi - onehot(a))."""
   logits, actions, advantages = batch
@@ -105,6 +123,28 @@ def test_policy_gradient_loss(batch):
   np.testing.assert_allclose(
       gradient, advantages[..., np.newaxis] * (pi - np.eye(5)[actions]),
       rtol=1e-5, atol=1e-6)
+
+
+def test_policy_gradient_loss_with_impossible_actions():
+  """An action with a logit of -inf is not pushed, and spoils no other."""
+  loss, gradient = _value_and_gradient(
+      lambda t: losses.compute_policy_gradient_loss(
+          t, np.array([[3, 2]], np.int32), np.array([[2., 7.]], np.float32)),
+      _WITH_IMPOSSIBLE)
+  pi = _softmax(np.array([1., 2., .5]))
+  np.testing.assert_allclose(loss, -2. * np.log(pi[2]), rtol=1e-6)
+  expected = np.zeros([1, 2, 4])
+  expected[0, 0, [0, 2, 3]] = 2. * (pi - [0., 0., 1.])
+  np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('shape', [(1, 3), (4, 1), (4, 2)])
+def test_policy_gradient_loss_refuses_other_times_or_batch(batch, shape):
+  """Nothing is broadcast, not even one action for all."""
+  logits, _, advantages = batch
+  with pytest.raises(ValueError, match='are incompatible'):
+    losses.compute_policy_gradient_loss(
+        logits, np.zeros(shape, np.int32), advantages)
 
 
 def test_policy_gradient_does_not_train_advantages(batch):
@@ -125,3 +165,42 @@ def test_losses_are_sums(batch, axis):
       losses.compute_policy_gradient_loss):
     np.testing.assert_allclose(
         function(*twice), 2 * function(*batch).numpy(), rtol=1e-5)
+
+
+def test_behaviour_kl(batch):
+  """sum(mu (log mu - log pi)) of each step, whatever is added to logits."""
+  behaviour, _, _ = batch
+  target = behaviour[::-1] + 3.
+  mu, pi = _softmax(behaviour), _softmax(target)
+  kl = losses.behaviour_kl(behaviour, target)
+  assert kl.dtype == tf.float32
+  expected = (mu * (np.log(mu) - np.log(pi))).sum(axis=-1)
+  assert kl.shape == expected.shape == (4, 3)
+  np.testing.assert_allclose(kl, expected, rtol=1e-5, atol=1e-6)
+  # The other way round it is another number.
+  assert np.abs(losses.behaviour_kl(target, behaviour) - expected).max() > .01
+  np.testing.assert_allclose(
+      losses.behaviour_kl(behaviour, behaviour + 3.), np.zeros([4, 3]),
+      atol=1e-6)
+
+
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_behaviour_kl_with_impossible_actions(jit_compile):
+  """Finite where mu excludes an action, infinite where only pi does."""
+  kl = tf.function(losses.behaviour_kl, jit_compile=jit_compile)
+  target = np.array([[[.3, 1., -1., 0.], [.3, 1., -1., -np.inf]]], np.float32)
+  mu, pi = _softmax(_WITH_IMPOSSIBLE), _softmax(target)
+  expected = [[sum(mu[0, 0, a] * np.log(mu[0, 0, a] / pi[0, 0, a])
+                   for a in (0, 2, 3)), -np.log(pi[0, 1, 2])]]
+  np.testing.assert_allclose(
+      kl(_WITH_IMPOSSIBLE, target), expected, rtol=1e-5)
+  np.testing.assert_array_equal(
+      kl(target, _WITH_IMPOSSIBLE), [[np.inf, np.inf]])
+
+
+def test_no_gradient_flows_through_behaviour_kl(batch):
+  logits = [tf.constant(batch[0]), tf.constant(batch[0][::-1])]
+  with tf.GradientTape() as tape:
+    tape.watch(logits)
+    kl = losses.behaviour_kl(*logits)
+  assert tape.gradient(kl, logits) == [None, None]

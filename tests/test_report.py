@@ -21,7 +21,7 @@ _CONFIG = dict(
     unroll_length=20, total_environment_frames=2_000_000, learning_rate=6e-4)
 
 
-def make_run(logdir, games, tested=(), **settings):
+def make_run(logdir, episodes, tested=(), **settings):
   """Writes a log directory: rows of frames, level and return, test returns."""
   logdir.mkdir(parents=True)
   if settings:
@@ -29,7 +29,7 @@ def make_run(logdir, games, tested=(), **settings):
         json.dumps(dict(_CONFIG, logdir=str(logdir), **settings)))
   (logdir / 'episodes.csv').write_text(
       'frames,level,episode_return,episode_frames\n' + ''.join(
-          f'{frames},{level},{value},400\n' for frames, level, value in games))
+          f'{frames},{level},{value},400\n' for frames, level, value in episodes))
   if tested:
     (logdir / 'test_scores.json').write_text(json.dumps(dict(
         frames=2_000_000, levels={
@@ -82,12 +82,12 @@ def test_csv_has_every_level_of_every_agent(written):
       (vector, 'gym:CartPole-v1')]
   pong = rows[shallow, 'pong']
   assert float(pong['score']) == 20.5
-  assert (pong['source'], pong['seeds'], pong['games']) == ('test', '2', '4')
+  assert (pong['source'], pong['seeds'], pong['episodes']) == ('test', '2', '4')
   assert float(pong['human_normalized_percent']) == pytest.approx(
       100 * (20.5 + 20.7) / 35.3)
   assert float(pong['IMPALA, deep, experts']) == 20.98
   breakout = rows[shallow, 'breakout']
-  assert (breakout['source'], breakout['games']) == ('training', '100')
+  assert (breakout['source'], breakout['episodes']) == ('training', '100')
   assert (breakout['frames'], breakout['total_frames']) == ('900000', '2000000')
   alien = rows[shallow, 'alien']
   assert (alien['score'], alien['source']) == ('', 'no run')
@@ -97,8 +97,8 @@ def test_csv_has_every_level_of_every_agent(written):
 def test_markdown_shows_tables_and_pictures(written):
   text = (written / 'report.md').read_text()
   assert '| shallow | 2 of 57, incomplete |' in text
-  assert 'test, 4 games, 2 seeds, 2M frames' in text
-  assert 'training, 100 games, 1 seed, 0.9M frames of 2M, unfinished' in text
+  assert 'test, 4 episodes, 2 seeds, 2M frames' in text
+  assert 'training, 100 episodes, 1 seed, 0.9M frames of 2M, unfinished' in text
   assert '| IMPALA, deep, experts | 57 of 57 | 191.8 % |' in text
   pictures = re.findall(r'!\[.*\]\((.*)\)', text)
   assert pictures == ['curves/breakout.png', 'curves/pong.png',
@@ -106,7 +106,7 @@ def test_markdown_shows_tables_and_pictures(written):
   for path in pictures:
     with Image.open(written / path) as image:
       assert image.format == 'PNG' and min(image.size) > 300
-  assert re.search('No game has finished on: alien, .*zaxxon', text)
+  assert re.search('No episode has finished on: alien, .*zaxxon', text)
 
 
 @pytest.mark.skipif(
@@ -152,7 +152,7 @@ def test_the_page_in_a_browser(written):
 
 
 def test_png_alone(tmp_path, capsys):
-  """One panel per level with a game; no report."""
+  """One panel per level with an episode; no report."""
   logdirs = [make_run(tmp_path / 'a', [(10, 'pong', -21)]),
              make_run(tmp_path / 'b', _games('qbert', 100))]
   path = tmp_path / 'curves.png'
@@ -167,7 +167,7 @@ def test_png_alone(tmp_path, capsys):
     (dict(), '--logdirs names no log directory'),
     (dict(logdirs='{root}/missing'), 'missing holds no run'),
     (dict(logdirs='{root}/no*'), 'no run is found by'),
-    (dict(logdirs='{root}/idle', png='x.png'), 'No game has finished in'),
+    (dict(logdirs='{root}/idle', png='x.png'), 'No episode has finished in'),
     (dict(logdirs='{root}/broken'), 'config.json is not readable as JSON'),
 ])
 def test_errors_are_one_line(tmp_path, values, expected):

@@ -6,6 +6,7 @@ import pytest
 
 from scalable_agent import networks
 from scalable_agent import staging
+from scalable_agent import trajectories
 from scalable_agent.environments import StepOutput
 from scalable_agent.environments import StepOutputInfo
 
@@ -157,7 +158,7 @@ def _unroll(number, length=4):
   """An unroll whose arrays all begin with its number."""
   array = lambda *shape, dtype=np.float32: (
       100 * number + np.arange(np.prod(shape)).reshape(shape)).astype(dtype)
-  return staging.ActorOutput(
+  return trajectories.ActorOutput(
       level_name=f'level {number}',
       agent_state=networks.LSTMState(array(5), array(5)),
       env_outputs=StepOutput(
@@ -165,7 +166,7 @@ def _unroll(number, length=4):
           info=StepOutputInfo(array(length), array(length, dtype=np.int32)),
           done=np.arange(length) == number,
           observation=(array(length, 2, 3, dtype=np.uint8), array(length, 1))),
-      agent_outputs=networks.AgentOutput(
+      agent_outputs=trajectories.AgentOutput(
           action=array(length, dtype=np.int32),
           policy_logits=array(length, 6),
           baseline=array(length)),
@@ -211,7 +212,7 @@ def make_staging():
   """Makes staging areas, and closes them."""
   areas = []
 
-  def make(queue, batch_size=2, place=lambda batch: batch):
+  def make(queue, batch_size=2, place=lambda batch: batch.unrolls):
     areas.append(staging.StagingArea(queue, batch_size, place))
     return areas[-1]
 
@@ -232,7 +233,8 @@ def test_staging_hands_out_batches_in_order(make_staging):
   """Each is what `place` made of the stacked unrolls."""
   queue = staging.TrajectoryQueue(4)
   area = make_staging(
-      queue, place=lambda batch: ('placed', batch.policy_version.tolist()))
+      queue, place=lambda batch: (
+          'placed', batch.unrolls.policy_version.tolist()))
   batches = []
   for i in range(0, 6, 2):
     queue.put(_unroll(i))
@@ -241,20 +243,50 @@ def test_staging_hands_out_batches_in_order(make_staging):
   assert batches == [('placed', [i, i + 1]) for i in range(0, 6, 2)]
 
 
-def test_staging_is_bounded(make_staging):
-  """One batch is ready and one in hand; then unrolls wait in the queue."""
+def test_staging_is_one_batch_ahead(make_staging):
+  """One `get` lets one batch be prepared; other unrolls wait in the queue."""
   queue = staging.TrajectoryQueue(2)
   placed = []
   area = make_staging(queue, place=lambda b: placed.append(b) or len(placed))
-  for i in range(6):
+  for i in range(4):
     queue.put(_unroll(i))
-  call = _Call(queue.put, _unroll(6))
+  call = _Call(queue.put, _unroll(4))
   assert call.is_blocked()
-  assert len(placed) == 2
+  assert len(placed) == 1
   assert area.get(timeout=_LONG) == 1
   assert call.wait().error is None
-  _wait_until(lambda: len(placed) == 3)
+  _wait_until(lambda: len(placed) == 2)
+  queue.put(_unroll(5))
+  assert _Call(queue.put, _unroll(6)).is_blocked()
+  assert len(placed) == 2
   assert [area.get(timeout=_LONG) for _ in range(2)] == [2, 3]
+
+
+def test_staging_prepares_while_the_last_batch_is_trained_on(make_staging):
+  """Whoever takes a batch finds the next one ready when done with it."""
+  queue = staging.TrajectoryQueue(4)
+  area = make_staging(queue)
+  for i in range(4):
+    queue.put(_unroll(i))
+  area.get(timeout=_LONG)
+  _wait_until(lambda: not len(queue))
+  time.sleep(_SHORT)
+  assert area.get(timeout=0.).level_name == ['level 2', 'level 3']
+
+
+def test_queue_is_a_source():
+  """Of new unrolls, all of which count alike."""
+  queue = staging.TrajectoryQueue(3)
+  for i in range(3):
+    queue.put(_unroll(i))
+  batch = queue.get(2)
+  assert [unroll.level_name for unroll in batch.unrolls] == [
+      'level 0', 'level 1']
+  np.testing.assert_array_equal(batch.is_replayed, [False, False])
+  np.testing.assert_array_equal(batch.weights, np.ones([2], np.float32))
+  np.testing.assert_array_equal(batch.keys, [-1, -1])
+  assert (batch.is_replayed.dtype, batch.weights.dtype, batch.keys.dtype) == (
+      bool, np.float32, np.int64)
 
 
 def test_get_times_out(make_staging):
@@ -291,9 +323,9 @@ def test_error_comes_after_the_batches_before_it(make_staging):
   queue = staging.TrajectoryQueue(4)
 
   def place(batch):
-    if batch.policy_version[0] == 2:
+    if batch.unrolls.policy_version[0] == 2:
       raise KeyError('no such device')
-    return batch.level_name
+    return batch.unrolls.level_name
 
   area = make_staging(queue, place=place)
   for i in range(4):
@@ -318,7 +350,7 @@ def _staging_threads():
   return [t for t in threading.enumerate() if t.name == 'staging']
 
 
-@pytest.mark.parametrize('num_unrolls', [0, 1, 2, 4, 5])
+@pytest.mark.parametrize('num_unrolls', [0, 1, 2, 3, 4])
 def test_close_ends_the_thread(num_unrolls):
   """Whether it waits for unrolls or for someone to take its batch."""
   before = _staging_threads()

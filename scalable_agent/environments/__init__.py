@@ -1,4 +1,4 @@
-"""What every environment suite shares: the step's structure and the pool.
+"""Defines what all environments share: the output of a step, and the pool.
 
 A pool runs many environments and hands out the outputs of those that are ready,
 so that Python's cost is paid per batch and not per environment:
@@ -15,17 +15,18 @@ TensorFlow nor any emulator.
 """
 
 import collections
+import dataclasses
+
+import numpy as np
 
 from scalable_agent.environments.level_cache import LocalLevelCache
 
 StepOutputInfo = collections.namedtuple(
     'StepOutputInfo', 'episode_return episode_step')
-StepOutputInfo.__doc__ = """Running totals of the current game.
+StepOutputInfo.__doc__ = """Running totals of the current episode.
 
-On the last step of a game the totals include that step; the step after it
-starts from zero again. Only the first output of an environment is of step 0:
-what takes the place of a dead one begins with such an output, and with it ends
-the unroll that the dead one has left.
+On the last step of an episode the totals include that step; the step after it
+starts from zero again.
 
   episode_return: float32 [...], the sum of unclipped rewards.
   episode_step: int32 [...], agent steps (environment frames / action repeats).
@@ -47,18 +48,29 @@ very first output of an environment has reward 0 and done True.
     word ids of the instruction.
 """
 
-PoolOutput = collections.namedtuple('PoolOutput', 'ids step_output game_over')
+PoolOutput = collections.namedtuple(
+    'PoolOutput', 'ids step_output is_first is_last')
 PoolOutput.__doc__ = """What `recv` hands out for K environments that are ready.
 
   ids: int32 [K], distinct indices of environments in the pool.
   step_output: A `StepOutput` of arrays [K, ...]. The caller owns them.
-  game_over: bool [K], a whole game ended here. This is `done` except that the
-    first output of an environment ends no game, and that on Atari the loss of a
-    life sets `done` alone.
+  is_first: bool [K], this is the first output of a new environment. If another
+    one had the same id before, it died, and its unroll stays unfinished.
+  is_last: bool [K], a whole episode ended here. This is `done` except that the
+    first output of an environment ends no episode, and that on Atari the loss
+    of a life sets `done` alone.
 """
 
-ArraySpec = collections.namedtuple('ArraySpec', 'shape dtype')
-ArraySpec.__doc__ = """Shape, a tuple without batch, and NumPy dtype."""
+
+@dataclasses.dataclass(frozen=True)
+class ArraySpec:
+  """Shape, a tuple without batch, and NumPy dtype of an array.
+
+  Not a named tuple, because dm-tree would take it apart.
+  """
+  shape: tuple
+  dtype: np.dtype
+
 
 # Instructions are observed as ids of words: hash buckets, and -1 for no word.
 NUM_HASH_BUCKETS = 1000

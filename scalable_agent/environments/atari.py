@@ -1,4 +1,4 @@
-"""Atari games on ALE's own vector environment, by the paper's protocol.
+"""Plays Atari games with ALE's vector environment, by the paper's protocol.
 
 Table G.1: 84x84 grey frames, action repeat 4, the maximum of the last two
 frames, stacks of four, up to 30 no-ops at the start of a game, at most 108,000
@@ -136,13 +136,13 @@ class AtariPool(environments.Pool):
     # A lost life is reported like a finished game, but only after the latter
     # does the frame at which the game began change.
     game_start = info['frame_number'] - info['episode_frame_number']
-    game_over = ended & (game_start != self._game_start[ids])
+    is_last = ended & (game_start != self._game_start[ids])
     self._game_start[ids] = game_start
 
     episode_return = self._return[ids] + reward
     episode_step = self._step[ids] + ~first
-    self._return[ids] = np.where(game_over, 0., episode_return)
-    self._step[ids] = np.where(game_over, 0, episode_step)
+    self._return[ids] = np.where(is_last, 0., episode_return)
+    self._step[ids] = np.where(is_last, 0, episode_step)
 
     if self._colour:
       frames = stacks[:, 0].copy()
@@ -158,7 +158,8 @@ class AtariPool(environments.Pool):
                 episode_return, episode_step.astype(np.int32)),
             done=ended | first,
             observation=(frames,)),
-        game_over=game_over)
+        is_first=first,
+        is_last=is_last)
 
   def send(self, ids, actions):
     """See base class. Call before the next `recv`."""

@@ -1,8 +1,9 @@
-"""One pool made of several, such as one for each game of a suite.
+"""Makes one pool of several, such as one for each level of a suite.
 
-A thread that drives many small pools pays Python's cost for each of them on its
-own, and many threads fight over the interpreter. One thread that receives from
-its members in turn feeds the policy one batch from all of them.
+A thread that drives many small pools pays Python's cost once per pool, and many
+threads wait for each other's turn at the interpreter. Instead, one thread
+receives from the members in turn, and the policy gets one batch from all of
+them.
 """
 
 import collections
@@ -93,4 +94,5 @@ def _concatenate(outputs):
           done=np.concatenate([step.done for step in steps]),
           observation=tuple(map(
               np.concatenate, zip(*(step.observation for step in steps))))),
-      game_over=np.concatenate([output.game_over for output in outputs]))
+      is_first=np.concatenate([output.is_first for output in outputs]),
+      is_last=np.concatenate([output.is_last for output in outputs]))

@@ -1,4 +1,4 @@
-"""DeepMind Lab levels, one process each.
+"""Plays levels of DeepMind Lab, each environment in a process of its own.
 
 The engine is not thread-safe, can crash, and crashes for certain in a process
 that has TensorFlow loaded. `deepmind_lab` is the user's own build; only the
@@ -86,6 +86,20 @@ def hash_words(instruction):
   return ids
 
 
+def check_engine(level_name):
+  """Refuses a level where there is no engine to play it.
+
+  Raises:
+    PoolError: `deepmind_lab` is missing; the message is one line that says
+      where to get it.
+  """
+  if importlib.util.find_spec('deepmind_lab') is None:
+    raise PoolError(
+        f'{level_name} needs DeepMind Lab, and there is no Python module '
+        'deepmind_lab here. It is not on PyPI: build and install it as '
+        f'{BUILD_URL} says.')
+
+
 def check(level_names, dataset_path):
   """Refuses what cannot run on this machine.
 
@@ -97,11 +111,7 @@ def check(level_names, dataset_path):
     PoolError: `deepmind_lab` or the images are missing; the message is one line
       that says where to get them.
   """
-  if importlib.util.find_spec('deepmind_lab') is None:
-    raise PoolError(
-        f'{level_names[0]} is a DeepMind Lab level, and there is no Python '
-        'module deepmind_lab here. It is not on PyPI: build and install it as '
-        f'{BUILD_URL} says.')
+  check_engine(level_names[0])
   needing = sorted({name for name in level_names if name in _DATASET_LEVELS})
   if needing and not os.path.isfile(os.path.join(dataset_path, _DATASET_FILE)):
     problem = (f'--dataset_path={dataset_path} holds no {_DATASET_FILE}'

@@ -1,4 +1,4 @@
-"""Gymnasium environments, as levels named 'gym:<id>', e.g. 'gym:CartPole-v1'.
+"""Plays environments of Gymnasium: levels named 'gym:<id>', as gym:CartPole-v1.
 
 Supported are discrete actions and observations in a single box, either a vector
 or an image. What follows 'gym:' is passed to `gymnasium.make`, so that

@@ -1,4 +1,4 @@
-"""Keeps the maps that DeepMind Lab compiles, for episodes and runs to come."""
+"""Keeps the maps that DeepMind Lab compiles, for later episodes and runs."""
 
 import os
 import shutil

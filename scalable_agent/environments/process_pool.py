@@ -1,4 +1,4 @@
-"""A pool of Python environments, each in one of several worker processes.
+"""Runs Python environments in worker processes, and makes them one pool.
 
 Outputs and actions pass through shared memory, and a step of any number of
 environments costs one small message per process each way. The processes are
@@ -335,7 +335,8 @@ class ProcessPool(Pool):
     observation = tuple(
         values[ids] for values in self._arrays.observation)
     return PoolOutput(
-        ids, StepOutput(reward, info, done, observation), done & ~is_first)
+        ids, StepOutput(reward, info, done, observation), is_first,
+        done & ~is_first)
 
   def _checked_step(self, ids, actions):
     """Returns `send`'s arguments as int32 arrays, or raises ValueError."""

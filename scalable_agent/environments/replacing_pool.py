@@ -1,4 +1,4 @@
-"""A pool of processes that starts anew what has died or is stuck."""
+"""Replaces the environments of worker processes that died or are stuck."""
 
 import collections
 import time
@@ -17,14 +17,15 @@ _NUM_SEEDS = 2**31 - 1
 class ReplacingProcessPool(process_pool.ProcessPool):
   """A `ProcessPool` that outlives its workers.
 
-  The environments of a worker that ends, raises or does not answer in time are
-  made anew, in another process. The first output of each is that of a new
-  environment, which `StepOutputInfo` says how to tell; an action that was still
-  owed to the old one is ignored. If the factory's arguments have a `seed`, it
-  becomes another one, for what died may die the same way again.
+  If a worker ends, raises or does not answer in time, the pool makes its
+  environments anew in another process. The first output of each has `is_first`
+  set. The pool ignores an action that was meant for the old environment. If the
+  factory's arguments have a `seed`, the new environment gets another one: with
+  the same seed it might die the same way again.
 
-  What fails before its first output is no accident, and neither is what keeps
-  failing: then the pool raises `PoolError`, as any other does at once.
+  An environment that fails before its first output is not replaced, nor is one
+  that keeps failing: then the pool raises `PoolError`, as `ProcessPool` does at
+  the first failure.
 
   Attributes:
     num_replaced: Workers replaced so far.

@@ -1,4 +1,4 @@
-"""Environments that do nothing but take time, for measuring everything else.
+"""Makes environments that only take time, for measuring everything else.
 
 Levels are named 'synthetic:' and options, e.g. 'synthetic:step_ms=5,std=0.5'.
 """

@@ -1,4 +1,4 @@
-"""The process that runs some of the environments of a `ProcessPool`.
+"""Runs some of the environments of a `ProcessPool`, as a process of its own.
 
 Started as `python -m scalable_agent.environments.worker CONTROL MEMORY
 DIRECTORY`, of which two are file descriptors inherited from the pool's process:

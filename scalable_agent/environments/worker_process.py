@@ -1,4 +1,4 @@
-"""A worker process of a `ProcessPool`, as the pool's process sees it."""
+"""Starts the worker processes of a `ProcessPool`, and exchanges messages."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The actor job's end: reaches the learner, and keeps reaching it."""
+"""Calls the learner for an actor job, and connects again where it has to."""
 
 import collections
 import functools
@@ -12,7 +12,7 @@ from absl import logging
 import grpc
 import numpy as np
 
-from scalable_agent import threads
+from scalable_agent.process import threads
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import stream as stream_lib
@@ -205,7 +205,7 @@ class LearnerClient:
     return wire.join(messages), len(messages)
 
   def put_episodes(self, episodes):
-    """Reports finished games, a list of `actor.Episode`s; it may be empty.
+    """Reports finished episodes, a list of `Episode`s; it may be empty.
 
     One thread may call this; raises as `put_unroll`.
     """

@@ -1,12 +1,10 @@
-"""Sends every frame of a stack once.
+"""Packs stacks of frames, so that each frame is sent once.
 
 An Atari observation is a stack of four frames, of which three were in the one
-before. Where that holds for a whole unroll, the first stack and the newest
-frame of each other one are all there is to send, a quarter of the bytes; the
-receiver shifts them together again, the same to the bit. Where it does not,
-because a game began, the unroll is sent as it is.
-
-Packing and unpacking 21 stacks of 84x84 take 0.10 and 0.08 ms.
+before. Where that holds for a whole unroll, the actor job sends the first stack
+and the newest frame of each other one, a quarter of the bytes. The receiver
+makes the same stacks of them again, equal to the bit. Where an episode begins
+in an unroll, the unroll is sent as it is.
 
 A pixel of a stack is four bytes, the newest last, which as a little-endian
 number of 32 bits makes the shift by a frame one by eight bits.

@@ -1,4 +1,4 @@
-"""What a learner and its actor jobs have to agree on, and their messages."""
+"""Says what learner and actor jobs have to agree on, and lays out messages."""
 
 import collections
 import functools
@@ -6,26 +6,26 @@ import json
 import struct
 
 import numpy as np
+import tree
 
+from scalable_agent import config as config_lib
 from scalable_agent import environments
 from scalable_agent.environments import ArraySpec
 from scalable_agent.remote import frame_stacks
 from scalable_agent.remote import wire
 
-VERSION = 1
+VERSION = 2
 SERVICE = 'scalable_agent.Learner'
 # Metadata of streams: the number of the session.
 SESSION_KEY = 'session'
 MAX_EPISODES_PER_CALL = 4096
 # A message costs more than packing an Atari unroll for it. Messages that are
-# larger than this are slower by the byte (figures in the README, on transport).
+# larger than this are slower by the byte.
 MAX_CALL_BYTES = 4 << 20
 
 # Settings that both ends need alike: what is in an unroll, and what the weights
 # mean. The rest of the configuration is each job's own.
-SHARED_SETTINGS = (
-    'level_name', 'network', 'use_lstm', 'precision', 'width', 'height',
-    'num_action_repeats', 'full_action_set', 'unroll_length', 'inference')
+SHARED_SETTINGS = config_lib.names(config_lib.ACTORS)
 
 # Those in an agreement that no flag sets.
 _NAMES = dict(
@@ -43,18 +43,18 @@ UnrollMessage.__doc__ = """An `ActorOutput` on its way.
   sequence: int64, counts the unrolls of a session, so that one that is sent
     again because its answer was lost is taken once.
   level: int32, index into the learner's levels.
-  Others: See `staging.ActorOutput`.
+  Others: See `trajectories.ActorOutput`.
 """
 
 WeightsMessage = collections.namedtuple('WeightsMessage', 'version weights')
 WeightsMessage.__doc__ = """A version of the weights.
 
-  version: int64, the learner step they are from.
+  version: int64, the update they are from.
   weights: A dict of name to array.
 """
 
 StepsMessage = collections.namedtuple(
-    'StepsMessage', 'ids game_over step_output')
+    'StepsMessage', 'ids step_output is_first is_last')
 StepsMessage.__doc__ = """A `PoolOutput` of K environments, for `Act`."""
 
 ActionsMessage = collections.namedtuple('ActionsMessage', 'ids actions')
@@ -103,9 +103,9 @@ def quote(value):
 
 def _repeat(nest, *shape):
   """Specs of `shape` times what the nest's arrays or specs are."""
-  leaves = [ArraySpec(shape + tuple(leaf.shape), np.dtype(leaf.dtype))
-            for _, leaf in wire.paths(nest)]
-  return wire.rebuild(nest, iter(leaves))
+  return tree.map_structure(
+      lambda leaf: ArraySpec(shape + tuple(leaf.shape), np.dtype(leaf.dtype)),
+      nest)
 
 
 def _step_output(observation_spec):
@@ -136,8 +136,7 @@ def unroll_layout(agent_state, agent_output, observation_spec, unroll_length,
     unroll_length: T, in agent steps.
     num_levels: Levels that the learner knows.
   """
-  one = lambda nest: wire.rebuild(
-      nest, iter([leaf[0] for _, leaf in wire.paths(nest)]))
+  one = lambda nest: tree.map_structure(lambda leaf: leaf[0], nest)
   num_actions = agent_output.policy_logits.shape[-1]
   template = UnrollMessage(
       session=_UINT64, sequence=_INT64, level=_INT32, policy_version=_INT64,
@@ -193,17 +192,20 @@ class StepsLayouts:
     self._spec = tuple(observation_spec)
     self._num_environments = num_environments
     self._num_actions = num_actions
-    one = _repeat(StepsMessage(_INT32, _BOOL, _step_output(self._spec)), 1)
+    one = _repeat(self._template(), 1)
     self._bytes_per_environment = sum(
         int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize
-        for _, leaf in wire.paths(one))
+        for leaf in tree.flatten(one))
     # Of the sizes that were seen alone: there may be thousands.
     self._layouts = functools.cache(self._make)
+
+  def _template(self):
+    return StepsMessage(_INT32, _step_output(self._spec), _BOOL, _BOOL)
 
   def _make(self, size):
     ids = (0, self._num_environments - 1)
     steps = wire.Layout(
-        _repeat(StepsMessage(_INT32, _BOOL, _step_output(self._spec)), size),
+        _repeat(self._template(), size),
         dict(_step_bounds('step_output', self._spec), ids=ids))
     actions = wire.Layout(
         _repeat(ActionsMessage(_INT32, _INT32), size),

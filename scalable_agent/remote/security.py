@@ -1,4 +1,4 @@
-"""Who may talk to a learner: addresses, tokens, TLS."""
+"""Decides who may talk to a learner: addresses, tokens, TLS."""
 
 import dataclasses
 import hmac

@@ -1,4 +1,4 @@
-"""The learner's end: takes unrolls, hands out weights, acts for others."""
+"""Serves actor jobs: takes unrolls, hands out weights, acts for them."""
 
 import concurrent.futures
 import functools
@@ -16,6 +16,7 @@ import numpy as np
 from scalable_agent import dynamic_batching
 from scalable_agent import environments
 from scalable_agent import staging
+from scalable_agent import trajectories
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import sessions as sessions_lib
@@ -102,9 +103,8 @@ class Service:
     self._snapshot = None
     self._done = False
     self._closing = False
-    # Threads that decode at the same time wrest the interpreter from each other:
-    # of 7 Atari unrolls a call, 64 connections brought 677 MB/s without this
-    # lock and 1,155 with it, 16 connections 690 and 1,230.
+    # Threads that decode at the same time lose most of it to the interpreter's
+    # lock, for which they wait in turn.
     self._decoding = threading.Lock()
 
     unary = grpc.unary_unary_rpc_method_handler
@@ -139,7 +139,7 @@ class Service:
 
     Args:
       weights: A dict of name to tensor, which nobody changes any more.
-      version: The learner step they are from.
+      version: The update they are from.
     """
     self._snapshot = _Snapshot(weights, version)
 
@@ -271,7 +271,7 @@ class Service:
     """Puts an unroll into the queue, unless that has been done."""
     if unroll.sequence <= session.sequence:
       return
-    self._put_unroll(staging.ActorOutput(
+    self._put_unroll(trajectories.ActorOutput(
         level_name=self._levels[unroll.level],
         agent_state=unroll.agent_state,
         env_outputs=unroll.env_outputs,
@@ -334,7 +334,7 @@ class Service:
             self._end(context, session)
           steps, answer = layouts.decode(message)
           ids, actions = actor.act(
-              steps.ids, steps.step_output, steps.game_over)
+              steps.ids, steps.step_output, steps.is_first, steps.is_last)
           yield answer.encode(protocol.ActionsMessage(ids, actions))
       except wire.WireError as e:
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(e))

@@ -1,4 +1,4 @@
-"""Which actor jobs there are, as far as a learner has heard of them."""
+"""Keeps what a learner knows of each actor job: its session."""
 
 import collections
 import secrets

@@ -1,4 +1,4 @@
-"""The actor job's end of a stream: messages, and an answer to each."""
+"""Sends messages over a stream, and receives the answer to each."""
 
 import queue as queue_lib
 
@@ -27,8 +27,7 @@ class Stream:
     self._answers = call(iter(self._requests.get, None))
 
   def exchange(self, message):
-    """Sends a message, bytes, and returns the answer to it; raises as `receive`.
-    """
+    """Sends a message, bytes, and returns its answer; raises as `receive`."""
     self.send(message)
     return self.receive()
 

@@ -1,6 +1,6 @@
 """Sends unrolls over a stream, and again over another where it breaks.
 
-A message of a stream costs half of what a call of its own does.
+It is a stream because each call of its own would cost more than a message.
 """
 
 import collections
@@ -37,9 +37,9 @@ class UnrollSender:
     self._stream = None
     self._learner = None
     self._sequence = 0
-    # Pairs of unrolls and the number of the first, oldest first; and for each of
-    # those that went out on the present stream, how many of its unrolls did.
+    # Pairs of unrolls and the number of the first, oldest first.
     self._unanswered = collections.deque()
+    # For each of these that was sent on this stream, how many unrolls were.
     self._sent = collections.deque()
     self.num_dropped = 0
 

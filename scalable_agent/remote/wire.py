@@ -1,4 +1,4 @@
-"""Messages: named arrays in the safetensors format, without code.
+"""Encodes arrays as messages in the safetensors format, without code.
 
 Every message of a kind has the same names, shapes and dtypes, so its header is
 the same bytes. Both ends compute it from what they agreed on, and the receiver
@@ -11,8 +11,7 @@ import json
 import struct
 
 import numpy as np
-
-from scalable_agent.environments import ArraySpec
+import tree
 
 # The format is little-endian, so other byte orders have no name in it.
 _DTYPES = {
@@ -28,39 +27,15 @@ class WireError(ValueError):
   """A message is not what was agreed on; the text says what is wrong."""
 
 
-def paths(nest, prefix=''):
-  """Lists the leaves of a nest of tuples, named tuples and dicts.
+def paths(nest):
+  """Lists the leaves of a nest.
 
   Returns:
     A list of pairs of path, such as 'env_outputs.observation.0', and leaf. A
-    leaf that is the whole nest has the path `prefix`.
+    leaf that is the whole nest has an empty path.
   """
-  if isinstance(nest, ArraySpec):
-    return [(prefix, nest)]
-  if isinstance(nest, dict):
-    items = sorted(nest.items())
-  elif hasattr(nest, '_fields'):
-    items = zip(nest._fields, nest)
-  elif isinstance(nest, (tuple, list)):
-    items = enumerate(nest)
-  else:
-    return [(prefix, nest)]
-  return [pair for name, value in items
-          for pair in paths(value, f'{prefix}.{name}' if prefix else str(name))]
-
-
-def rebuild(nest, leaves):
-  """Returns a nest like `nest`, of leaves from an iterator in `paths` order."""
-  if isinstance(nest, ArraySpec):
-    return next(leaves)
-  if isinstance(nest, dict):
-    return {name: rebuild(value, leaves)
-            for name, value in sorted(nest.items())}
-  if hasattr(nest, '_fields'):
-    return type(nest)(*(rebuild(value, leaves) for value in nest))
-  if isinstance(nest, (tuple, list)):
-    return type(nest)(rebuild(value, leaves) for value in nest)
-  return next(leaves)
+  return [('.'.join(map(str, path)), leaf)
+          for path, leaf in tree.flatten_with_path(nest)]
 
 
 class Layout:
@@ -124,7 +99,7 @@ class Layout:
     Raises:
       ValueError: The nest is not like the template.
     """
-    leaves = [np.asarray(leaf) for _, leaf in paths(nest)]
+    leaves = [np.asarray(leaf) for leaf in tree.flatten(nest)]
     if len(leaves) != len(self._names):
       raise ValueError(f'{len(leaves)} arrays for {len(self._names)}')
     for name, shape, dtype, leaf in zip(
@@ -163,7 +138,7 @@ class Layout:
       leaf = np.frombuffer(message, dtype, count, len(self.header) + offset)
       self._check(name, leaf)
       leaves.append(leaf.reshape(shape))
-    return rebuild(self._template, iter(leaves))
+    return tree.unflatten_as(self._template, leaves)
 
   def _check(self, name, leaf):
     if not leaf.size:

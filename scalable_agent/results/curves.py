@@ -6,7 +6,7 @@ import math
 from matplotlib import figure as figure_lib
 import numpy as np
 
-from scalable_agent.results import benchmarks
+from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
 
 WINDOW = 100
@@ -22,21 +22,22 @@ def moving_mean(values, window=WINDOW):
   return (sums[ends] - sums[starts]) / (ends - starts)
 
 
-def over_seeds(all_games):
+def over_seeds(all_episodes):
   """Joins the curves of seeds.
 
   Args:
-    all_games: A list of `runs.Games`, one of each seed.
+    all_episodes: A list of `runs.Episodes`, one of each seed.
 
   Returns:
     Frames, and of the seeds that have got that far the mean, least and greatest
     of their moving means, float64 [n] each.
   """
-  grid = np.linspace(min(games.frames[0] for games in all_games),
-                     max(games.frames[-1] for games in all_games), _GRID)
+  grid = np.linspace(min(episodes.frames[0] for episodes in all_episodes),
+                     max(episodes.frames[-1] for episodes in all_episodes),
+                     _GRID)
   curves = np.array([
-      np.interp(grid, games.frames, moving_mean(games.returns),
-                left=np.nan, right=np.nan) for games in all_games])
+      np.interp(grid, episodes.frames, moving_mean(episodes.returns),
+                left=np.nan, right=np.nan) for episodes in all_episodes])
   # A seed that started later or ended sooner leaves gaps to the others.
   there = ~np.isnan(curves).all(axis=0)
   curves = curves[:, there]
@@ -44,45 +45,45 @@ def over_seeds(all_games):
           np.nanmax(curves, axis=0))
 
 
-def games_by_agent(agents, level):
-  """The games of a level, as it is scored, of those agents that have any.
+def episodes_by_agent(agents, level):
+  """The episodes of a level, as it is scored, of those agents that have any.
 
   Args:
     agents: A dict of name to a list of `runs.Run`s.
     level: The level's name.
 
   Returns:
-    A dict of the agent's name to a list of `runs.Games`, one of each seed.
+    A dict of the agent's name to a list of `runs.Episodes`, one of each seed.
   """
   found = {}
   for agent, seeds in agents.items():
-    games = [run.games[name] for run in seeds
+    episodes = [run.episodes[name] for run in seeds
              for name in runs_lib.levels_of(run)
-             if name in run.games and benchmarks.find(name)[1] == level]
-    if games:
-      found[agent] = games
+             if name in run.episodes and published.find(name)[1] == level]
+    if episodes:
+      found[agent] = episodes
   return found
 
 
 def _plot(axis, level, by_agent):
-  for i, (agent, all_games) in enumerate(by_agent.items()):
+  for i, (agent, all_episodes) in enumerate(by_agent.items()):
     colour = f'C{i}'
-    if len(all_games) == 1:
-      axis.plot(all_games[0].frames / 1e6, all_games[0].returns, '.',
+    if len(all_episodes) == 1:
+      axis.plot(all_episodes[0].frames / 1e6, all_episodes[0].returns, '.',
                 markersize=2, alpha=.25, color=colour)
-    frames, mean, low, high = over_seeds(all_games)
-    seeds = '1 seed' if len(all_games) == 1 else f'{len(all_games)} seeds'
+    frames, mean, low, high = over_seeds(all_episodes)
+    seeds = '1 seed' if len(all_episodes) == 1 else f'{len(all_episodes)} seeds'
     axis.plot(frames / 1e6, mean, color=colour, label=f'{agent} ({seeds})')
     axis.fill_between(frames / 1e6, low, high, color=colour, alpha=.25)
   limits = axis.get_ylim()
-  benchmark, _ = benchmarks.find(level)
+  benchmark, _ = published.find(level)
   if benchmark:
     for scores, style in ((benchmark.human, '--'), (benchmark.random, ':')):
       axis.axhline(scores[level], color='grey', linestyle=style, linewidth=1)
   axis.set_ylim(limits)
   axis.set_title(level)
   axis.set_xlabel('environment frames (millions)')
-  axis.set_ylabel('return of a game')
+  axis.set_ylabel('return of an episode')
   axis.grid(alpha=.3)
   axis.legend(loc='best', fontsize='small')
 
@@ -90,13 +91,14 @@ def _plot(axis, level, by_agent):
 def draw(panels, columns=_COLUMNS):
   """Draws learning curves.
 
-  Of each agent the mean over the last 100 games is a line, the mean over seeds
-  where there are several and then shaded from the least to the greatest of
-  them; a single seed's games are points. A human's score is dashed and that of
+  Of each agent the mean over the last 100 episodes is a line. With several
+  seeds it is their mean, shaded from the least to the greatest of them. With a
+  single one its episodes are points. A human's score is dashed and that of
   random actions dotted, where they lie within the picture.
 
   Args:
-    panels: A dict of level to what `games_by_agent` returns of it, not empty.
+    panels: A dict of level to what `episodes_by_agent` returns of it; it has
+      one at least.
     columns: Panels side by side at the most.
 
   Returns:

@@ -2,7 +2,7 @@
 
 import collections
 
-from scalable_agent.results import benchmarks
+from scalable_agent.results import published
 from scalable_agent.results import curves
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.results import tables
@@ -15,7 +15,7 @@ Picture.__doc__ = """The learning curve of a level; `png` is bytes."""
 Section = collections.namedtuple('Section', 'benchmark levels agents')
 Section.__doc__ = """What a part of the report is about.
 
-  benchmark: A `benchmarks.Benchmark`, or None for levels of no suite.
+  benchmark: A `published.Benchmark`, or None for levels of no suite.
   levels: All levels of the suite, or those that runs have.
   agents: A dict of name to a list of `runs.Run`s, those that belong here.
 """
@@ -23,19 +23,20 @@ Section.__doc__ = """What a part of the report is about.
 TITLE = 'Scores and learning curves'
 
 _HOW_SCORED = (
-    'A score is the mean return of whole games, unclipped: of the test games '
-    'where a run was tested (--mode=test), else of the last 100 training games '
-    'of each seed. After ± is its standard error, over seeds, or over the '
-    'games of a single one. Frames are environment frames of a run, the '
-    'fewest among its seeds; those of a multi-task agent are over all levels.')
+    'A score is the mean return of whole episodes, unclipped: of the test '
+    'episodes where a run was tested (--mode=test), else of the last 100 '
+    'training episodes of each seed. After ± is its standard error, over '
+    'seeds, or over the episodes of a single one. Frames are environment frames '
+    'of a run, the fewest among its seeds; those of a multi-task agent are over '
+    'all levels.')
 _HOW_NORMALIZED = (
     'Human-normalised: 0 % is the score of random actions, 100 % that of a '
     'human. Statistics are of the levels that have a score; "incomplete" marks '
     'those that lack some. "As printed" are the paper\'s own figures, the '
     'other columns are computed from its table of levels.')
 _HOW_DRAWN = (
-    'Lines are means over the last 100 games and over seeds, shaded from the '
-    'least to the greatest seed; points are the games of a single seed. '
+    'Lines are means over the last 100 episodes and over seeds, shaded from '
+    'the least to the greatest seed; points are the episodes of a single seed. '
     'Dashed: a human. Dotted: random actions.')
 
 
@@ -52,7 +53,7 @@ def sections(agents):
   for agent, seeds in agents.items():
     for run in seeds:
       for name in runs_lib.levels_of(run):
-        benchmark, level = benchmarks.find(name)
+        benchmark, level = published.find(name)
         key = benchmark and benchmark.name
         section = found.setdefault(key, Section(
             benchmark, list(benchmark.levels) if benchmark else [], {}))
@@ -66,11 +67,12 @@ def sections(agents):
 def _runs_table(agents):
   rows = [[run.logdir, agent, str(run.config.get('seed', tables.MISSING)),
            tables.millions(run.frames),
-           str(sum(len(games.returns) for games in run.games.values())),
+           str(sum(len(e.returns) for e in run.episodes.values())),
            str(sum(map(len, run.tested.values())))]
           for agent, seeds in agents.items() for run in seeds]
   return tables.Table(
-      ['run', 'agent', 'seed', 'trained on', 'training games', 'test games'],
+      ['run', 'agent', 'seed', 'trained on', 'training episodes',
+       'test episodes'],
       rows)
 
 
@@ -98,12 +100,12 @@ def build(agents):
   missing = []
   for section in found:
     for level in section.levels:
-      by_agent = curves.games_by_agent(agents, level)
+      by_agent = curves.episodes_by_agent(agents, level)
       if by_agent:
         blocks.append(Picture(level, curves.draw({level: by_agent})))
       else:
         missing.append(level)
   if missing:
     blocks.append(Paragraph(
-        'No game has finished on: ' + ', '.join(missing) + '.'))
+        'No episode has finished on: ' + ', '.join(missing) + '.'))
   return blocks

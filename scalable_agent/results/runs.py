@@ -7,23 +7,24 @@ import os
 
 import numpy as np
 
-from scalable_agent.results import benchmarks
+from scalable_agent import config as config_lib
+from scalable_agent.results import published
 
 Run = collections.namedtuple(
-    'Run', 'logdir config frames games tested tested_frames')
+    'Run', 'logdir config frames episodes tested tested_frames')
 Run.__doc__ = """A log directory.
 
   logdir: Its path.
   config: The settings of `config.json`, a dict, empty if there is none.
   frames: Environment frames that the run has got to.
-  games: A dict of level to `Games`, by the order of their first game.
-  tested: A dict of level to the returns of its test games, float64 [G]; empty
-    if the run was not tested.
+  episodes: A dict of level to `Episodes`, by the order of their first episode.
+  tested: A dict of level to the returns of its test episodes, float64 [N];
+    empty if the run was not tested.
   tested_frames: Environment frames at the test, None if there was none.
 """
 
-Games = collections.namedtuple('Games', 'frames returns')
-Games.__doc__ = """The training games of a level, in the order of their ends.
+Episodes = collections.namedtuple('Episodes', 'frames returns')
+Episodes.__doc__ = """A level's training episodes, in the order of their ends.
 
   frames: int64 [G], environment frames of the run when they ended.
   returns: float64 [G], their unclipped returns.
@@ -31,13 +32,7 @@ Games.__doc__ = """The training games of a level, in the order of their ends.
 
 # Settings that make an agent what it is. The others are about the machine, or
 # name the run.
-SETTINGS = (
-    'architecture', 'network', 'use_lstm', 'batch_size', 'unroll_length',
-    'num_action_repeats', 'width', 'height', 'full_action_set',
-    'total_environment_frames', 'learning_rate', 'decay', 'momentum', 'epsilon',
-    'gradient_norm_clip', 'entropy_cost', 'baseline_cost', 'discounting',
-    'reward_clipping', 'clip_rho_threshold', 'clip_pg_rho_threshold',
-    'vtrace_lambda', 'precision')
+SETTINGS = config_lib.names(config_lib.AGENT)
 
 
 def _read_json(path):
@@ -53,15 +48,15 @@ def _read_json(path):
   return value
 
 
-def read_games(logdir):
+def read_episodes(logdir):
   """Reads `episodes.csv`.
 
   Args:
     logdir: The run's directory.
 
   Returns:
-    A dict of level name to `Games`. Lines that are still being written are left
-    out.
+    A dict of level name to `Episodes`. Lines that are still being written are
+    left out.
 
   Raises:
     FileNotFoundError: The run has none.
@@ -72,14 +67,14 @@ def read_games(logdir):
       if None in row.values():
         continue
       try:
-        game = int(row['frames']), float(row['episode_return'])
+        episode = int(row['frames']), float(row['episode_return'])
         int(row['episode_frames'])
       except (ValueError, KeyError):
         continue
-      levels.setdefault(row['level'], []).append(game)
-  return {level: Games(np.array([frames for frames, _ in games]),
-                       np.array([value for _, value in games]))
-          for level, games in levels.items()}
+      levels.setdefault(row['level'], []).append(episode)
+  return {level: Episodes(np.array([frames for frames, _ in episodes]),
+                       np.array([value for _, value in episodes]))
+          for level, episodes in levels.items()}
 
 
 def _last_frames(logdir):
@@ -107,18 +102,18 @@ def read(logdir):
     A `Run`.
 
   Raises:
-    FileNotFoundError: There is neither a configuration nor a game in it.
+    FileNotFoundError: There is neither a configuration nor an episode in it.
     ValueError: A file in it is not what it should be.
   """
   config = _read_json(os.path.join(logdir, 'config.json'))
   try:
-    games = read_games(logdir)
+    episodes = read_episodes(logdir)
   except FileNotFoundError:
     if not config:
       raise FileNotFoundError(
           f'{logdir} holds no run: it has neither config.json nor '
           'episodes.csv.') from None
-    games = {}
+    episodes = {}
   scores = _read_json(os.path.join(logdir, 'test_scores.json'))
   try:
     tested = {level: np.array(score['episode_returns'], np.float64)
@@ -126,16 +121,16 @@ def read(logdir):
   except (AttributeError, KeyError, TypeError) as e:
     raise ValueError(
         f'{logdir}/test_scores.json holds no test scores ({e!r}).') from e
-  ends = [g.frames[-1] for g in games.values()] + [_last_frames(logdir)]
-  return Run(logdir, config, int(max(ends)), games, tested,
+  ends = [g.frames[-1] for g in episodes.values()] + [_last_frames(logdir)]
+  return Run(logdir, config, int(max(ends)), episodes, tested,
              scores.get('frames'))
 
 
 def levels_of(run):
-  """The levels that a run has had games of, or was to have."""
+  """The levels that a run has had episodes of, or was to have."""
   name = run.config.get('level_name')
-  expected = benchmarks.levels_of_suite(name) or ([name] if name else [])
-  return list(dict.fromkeys([*run.games, *run.tested, *expected]))
+  expected = published.levels_of_suite(name) or ([name] if name else [])
+  return list(dict.fromkeys([*run.episodes, *run.tested, *expected]))
 
 
 def _settings(run):
@@ -143,11 +138,11 @@ def _settings(run):
   if not run.config:
     return (('logdir', run.logdir),)
   name = run.config.get('level_name')
-  return tuple([(name_, run.config.get(name_)) for name_ in SETTINGS] +
-               [('suite', bool(benchmarks.levels_of_suite(name)))])
+  settings = config_lib.effective_values(run.config, config_lib.AGENT)
+  return (*settings.items(), ('suite', bool(published.levels_of_suite(name))))
 
 
-# An agent for a suite of games has all actions.
+# An agent for a suite of episodes has all actions.
 _NAMED_OTHERWISE = {'network', 'use_lstm', 'suite', 'full_action_set'}
 
 
@@ -162,7 +157,7 @@ def _name(settings, shared):
   if values['suite']:
     parts.append('multi-task')
   for name, value in settings:
-    if name in shared | _NAMED_OTHERWISE:
+    if name in shared | _NAMED_OTHERWISE or value is None:
       continue
     if name == 'total_environment_frames' and value:
       parts.append(f'for {value / 1e6:g}M frames')

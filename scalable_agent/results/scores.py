@@ -4,24 +4,24 @@ import collections
 
 import numpy as np
 
-from scalable_agent.results import benchmarks
+from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
 
-# Training games at the end of a run that make its score if it was not tested.
+# Training episodes at the end of a run that make its score without a test.
 WINDOW = 100
 
 Score = collections.namedtuple(
-    'Score', 'mean standard_error source frames total_frames seeds games')
+    'Score', 'mean standard_error source frames total_frames seeds episodes')
 Score.__doc__ = """What an agent has got to on a level.
 
-  mean: Over seeds of the mean return, None if there is no game.
-  standard_error: Of the mean: over seeds, or over the games of a single one.
-  source: 'test', 'training' (the last 100 games of each seed), 'no game' if
-    none has finished, or 'no run'.
+  mean: Over seeds of the mean return, None if there is no episode.
+  standard_error: Of the mean: over seeds, or over the episodes of a single one.
+  source: 'test', 'training' (the last 100 episodes of each seed), 'no episode'
+    if none has finished, or 'no run'.
   frames: Environment frames behind it, of the seed that has the fewest.
   total_frames: Environment frames the runs are to take, None if not known.
   seeds: Runs behind it.
-  games: Games behind it.
+  episodes: Episodes behind it.
 """
 
 NO_RUN = Score(None, None, 'no run', None, None, 0, 0)
@@ -36,7 +36,7 @@ def _standard_error(values):
 def score(agent_runs, level):
   """Scores an agent on a level.
 
-  Test games are what counts where there are any. A game counts by its seed.
+  Test episodes are what counts where there are any, of each seed alike.
 
   Args:
     agent_runs: A list of `runs.Run`s, the agent's seeds on any level.
@@ -48,34 +48,34 @@ def score(agent_runs, level):
   tested, trained, idle = [], [], []
   for run in agent_runs:
     for name in runs_lib.levels_of(run):
-      if benchmarks.find(name)[1] != level:
+      if published.find(name)[1] != level:
         continue
       if len(run.tested.get(name, ())):
         tested.append((run, run.tested_frames, run.tested[name]))
-      elif name in run.games:
-        trained.append((run, run.frames, run.games[name].returns[-WINDOW:]))
+      elif name in run.episodes:
+        trained.append((run, run.frames, run.episodes[name].returns[-WINDOW:]))
       else:
         idle.append((run, run.frames, np.zeros([0])))
   found = tested or trained or idle
   if not found:
     return NO_RUN
   means = [np.mean(returns) for _, _, returns in found if len(returns)]
-  games = [returns for _, _, returns in found]
+  episodes = [returns for _, _, returns in found]
   return Score(
       mean=float(np.mean(means)) if means else None,
-      standard_error=_standard_error(means if len(means) > 1 else games[0]),
-      source='test' if tested else 'training' if trained else 'no game',
+      standard_error=_standard_error(means if len(means) > 1 else episodes[0]),
+      source='test' if tested else 'training' if trained else 'no episode',
       frames=min(frames for _, frames, _ in found),
       total_frames=found[0][0].config.get('total_environment_frames'),
       seeds=len(found),
-      games=sum(map(len, games)))
+      episodes=sum(map(len, episodes)))
 
 
 def percentages(benchmark, means):
   """Human-normalised scores of the levels that have one.
 
   Args:
-    benchmark: A `benchmarks.Benchmark`.
+    benchmark: A `published.Benchmark`.
     means: A dict of level to mean return, or None.
 
   Returns:

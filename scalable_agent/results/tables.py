@@ -16,8 +16,8 @@ Table.__doc__ = """Text in rows and columns; a row's first cell names it.
 MISSING = '–'
 
 CSV_FIELDS = ('suite', 'agent', 'level', 'score', 'standard_error',
-              'human_normalized_percent', 'source', 'seeds', 'games', 'frames',
-              'total_frames', 'random', 'human')
+              'human_normalized_percent', 'source', 'seeds', 'episodes',
+              'frames', 'total_frames', 'random', 'human')
 
 
 def _count(number, noun):
@@ -36,10 +36,10 @@ def origin(score):
   if score.source == 'no run':
     return 'no run'
   parts = []
-  if score.source == 'no game':
-    parts.append('no game finished yet')
+  if score.source == 'no episode':
+    parts.append('no episode finished yet')
   else:
-    parts.append(f'{score.source}, {_count(score.games, "game")}')
+    parts.append(f'{score.source}, {_count(score.episodes, "episode")}')
   parts.append(_count(score.seeds, 'seed'))
   frames = millions(score.frames)
   if score.total_frames and (score.frames or 0) < score.total_frames:

@@ -1,0 +1,1 @@
+"""Loss functions of (params, target params, Batch), one file an algorithm."""

@@ -1,0 +1,98 @@
+"""Which devices and threads the learner and inference use."""
+
+import collections
+import os
+
+from absl import logging
+import tensorflow as tf
+
+from scalable_agent import config as config_lib
+
+Devices = collections.namedtuple(
+    'Devices', 'learner inference jit_compile_learner jit_compile_policy')
+Devices.__doc__ = """Where things run.
+
+  learner: A list of device names, one per replica.
+  inference: The device name of the policy.
+  jit_compile_learner: Whether XLA compiles loss and gradients.
+  jit_compile_policy: Whether XLA compiles the policy.
+"""
+
+
+def choose(config):
+  """Chooses the devices of a configuration, see `choose_devices`."""
+  return choose_devices(
+      config.num_learner_devices, config.inference_device, config.xla,
+      config.intra_op_threads,
+      has_policy=not config.leaves_acting_to_others)
+
+
+def choose_devices(num_learner_devices, inference_device, xla,
+                   intra_op_threads, has_policy=True):
+  """Chooses devices; call before TensorFlow has used any.
+
+  Args:
+    num_learner_devices: Replicas of the learner: GPUs, or logical CPUs on a
+      machine without. 0 means all GPUs but one that `inference_device` names,
+      or one CPU.
+    inference_device: The policy's, 'cpu:0' or 'gpu:<i>'; '' means the
+      learner's first.
+    xla: 'on', 'off' or 'auto', which is on with GPUs: on CPUs the kernels of
+      the plain graph are faster than XLA's on these networks.
+    intra_op_threads: Threads that share an operation on the CPU. 0 takes half
+      of the cores if the learner runs there: with more, an operation of the
+      policy waits while one of the learner, which is large, occupies them all.
+      With GPUs, 0 leaves it to TensorFlow.
+    has_policy: Whether there is a policy in the learner's process. If not, 0
+      takes all cores.
+
+  Returns:
+    A `Devices`.
+
+  Raises:
+    config_lib.ConfigError: There are no such devices.
+  """
+  gpus = tf.config.list_physical_devices('GPU')
+  for gpu in gpus:
+    tf.config.experimental.set_memory_growth(gpu, True)
+  if not gpus:
+    num_cores = len(os.sched_getaffinity(0))
+    intra_op_threads = intra_op_threads or (
+        max(num_cores // 2, 1) if has_policy else num_cores)
+  try:
+    tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
+  except RuntimeError:
+    logging.warning(
+        'TensorFlow was already in use in this process, and keeps its number '
+        'of threads: --intra_op_threads=%d has no effect.', intra_op_threads)
+
+  names = [f'/gpu:{i}' for i in range(len(gpus))]
+  inference = f'/{inference_device}' if inference_device else None
+  if inference not in (None, '/cpu:0', *names):
+    raise config_lib.ConfigError(
+        f'--inference_device={inference_device}, but this machine has '
+        f'{", ".join(name[1:] for name in ["/cpu:0"] + names)}.')
+  learner = (_learner_gpus(names, num_learner_devices, inference) if gpus
+             else _learner_cpus(num_learner_devices))
+  compiled = lambda device: xla == 'on' or (xla == 'auto' and 'gpu' in device)
+  inference = inference or learner[0]
+  return Devices(learner, inference, compiled(learner[0]), compiled(inference))
+
+
+def _learner_gpus(names, count, inference):
+  if count > len(names):
+    raise config_lib.ConfigError(
+        f'--num_learner_devices={count}, but this machine has {len(names)} '
+        'GPUs.')
+  others = [name for name in names if name != inference]
+  shared = [name for name in names if name == inference]
+  return (others + shared)[:count or len(others) or 1]
+
+
+def _learner_cpus(count):
+  count = count or 1
+  if count > 1:
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices('CPU')[0],
+        [tf.config.LogicalDeviceConfiguration()] * count)
+  return [f'/cpu:{i}' for i in range(count)]

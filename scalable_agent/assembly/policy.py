@@ -1,0 +1,29 @@
+"""A configuration's policy, for actors in the learner's process."""
+
+from scalable_agent import dynamic_batching
+from scalable_agent import policy as policy_lib
+
+
+def create_policy(config, agent, devices, weights, version):
+  """Makes the policy, and the same for concurrent callers.
+
+  Args:
+    config: A `config.Config`.
+    agent: A `networks.Agent`.
+    devices: A `devices.Devices`.
+    weights: A dict of name to tensor.
+    version: The update they are from.
+
+  Returns:
+    A pair of a `policy.Policy` and the function that batches calls of it, see
+    `dynamic_batching`.
+  """
+  policy = policy_lib.Policy(
+      agent, weights, version,
+      # A resumed run does not draw the same actions again.
+      seed=config.seed + version,
+      device=devices.inference, jit_compile=devices.jit_compile_policy)
+  return policy, dynamic_batching.batch_fn_with_options(
+      config.inference_minimum_batch_size,
+      config.inference_maximum_batch_size,
+      config.inference_timeout_ms)(policy)

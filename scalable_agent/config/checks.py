@@ -1,0 +1,154 @@
+"""Checks of settings against each other.
+
+A value that cannot work whatever the others are is refused by its declaration.
+"""
+
+import math
+
+from scalable_agent import suites
+from scalable_agent.config import settings
+
+
+def _require(config, condition, name, expected):
+  if not condition:
+    raise settings.refusal(name, getattr(config, name), expected)
+
+
+def check_jobs(config):
+  """Checks which job this is, and which others there are.
+
+  Args:
+    config: A `Config`, perhaps with `collective_hosts` still to be chosen.
+
+  Raises:
+    ConfigError: It cannot work.
+  """
+  if config.task < 0:
+    return
+  _require(config, config.architecture == 'impala', 'architecture',
+           'batched A2C runs on one machine alone, leave --task at -1')
+  _require(config, config.learner_hosts, 'learner_hosts',
+           'a job needs the host:port of every learner')
+  if config.job_name == 'learner':
+    _require(config, config.task < len(config.learner_hosts), 'task',
+             f'--learner_hosts names {len(config.learner_hosts)}')
+
+
+def check(config):
+  """Checks a `Config` in which nothing is left to be chosen.
+
+  Raises:
+    ConfigError: It cannot work.
+  """
+  _check_batch(config)
+  if config.is_actor_job or config.task < 0:
+    _check_pools(config)
+  refused = suites.of(config).refuse(config)
+  if refused:
+    name, expected = refused
+    raise settings.refusal(name, getattr(config, name), expected)
+  _check_architecture(config)
+  if config.mode == 'train' and not config.is_actor_job:
+    _check_inference(config)
+  if config.num_learners > 1:
+    _check_collectives(config)
+
+
+def _check_batch(config):
+  learners = config.num_learners
+  _require(config, config.queue_capacity >= config.num_new_unrolls,
+           'queue_capacity',
+           f'a batch of --batch_size={config.batch_size} unrolls ' + (
+               f'over {learners} learners ' if learners > 1 else '') +
+           'could never fill; make it at least as large, or 0')
+  replicas = max(config.num_learner_devices, 1)
+  _require(config, config.batch_size % (learners * replicas) == 0, 'batch_size',
+           'it has to be a multiple of ' + (
+               f'{learners} learners (--learner_hosts) times ' if learners > 1
+               else '') + f'--num_learner_devices={replicas}')
+  replayed = config.replay_proportion * config.learner_batch_size
+  _require(config, math.isclose(replayed, config.num_replayed_unrolls) and
+           config.num_new_unrolls > 0,
+           'replay_proportion', f'of {config.learner_batch_size} unrolls in a '
+           f'batch, that is {replayed:g}: it has to be whole, and not all')
+
+
+def _check_pools(config):
+  pools = max(config.num_pools, 1)
+  count_name = 'envs_per_actor' if config.is_actor_job else 'num_actors'
+  count = config.num_environments
+  _require(config, count % pools == 0, count_name,
+           f'it has to be a multiple of --num_pools={pools}')
+  per_pool = count // pools
+  _require(config, config.pool_batch_size == 0 or
+           per_pool % config.pool_batch_size == 0,
+           'pool_batch_size',
+           f'it has to divide the {per_pool} environments of a pool')
+  _require(
+      config,
+      config.inference_maximum_batch_size >= max(
+          config.inference_minimum_batch_size,
+          config.pool_batch_size or per_pool),
+      'inference_maximum_batch_size',
+      'it has to hold what one pool hands out and be no less than '
+      '--inference_minimum_batch_size')
+
+
+def _check_inference(config):
+  """Refuses batches of the policy that never fill."""
+  if config.task < 0:
+    layout = suites.choose_layout(config, config.num_actors)
+    largest = layout.num_pools * layout.maximum_batch_size
+    _require(config, config.inference_minimum_batch_size <= largest,
+             'inference_minimum_batch_size',
+             f'no batch is larger than {largest}, since --num_pools is '
+             f'{layout.num_pools} and a pool hands out '
+             f'{layout.maximum_batch_size} environments at a time '
+             f'(--pool_batch_size). Set it to {largest} or less')
+  elif config.inference == 'learner':
+    # How many actor jobs will come, and with how many environments, is theirs.
+    _require(config, config.inference_maximum_batch_size >=
+             config.inference_minimum_batch_size,
+             'inference_maximum_batch_size',
+             'it has to be no less than --inference_minimum_batch_size='
+             f'{config.inference_minimum_batch_size}')
+
+
+def _check_collectives(config):
+  hosts = config.collective_hosts
+  _require(config, len(hosts) == config.num_learners, 'collective_hosts',
+           f'--learner_hosts names {config.num_learners}')
+  for address in hosts:
+    host, _, port = address.rpartition(':')
+    _require(config, host and port.isdigit() and 0 < int(port) < 2**16,
+             'collective_hosts', f'{address!r} is no address, expected '
+             'host:port with a port below 65536')
+  _require(config, len(set(hosts + config.learner_hosts)) == 2 * len(hosts),
+           'collective_hosts', 'all addresses of it and of --learner_hosts '
+           'have to be different')
+  _require(config, config.insecure_network, 'insecure_network',
+           'TensorFlow connects several learners without a password or '
+           'encryption, and listens on all addresses. Set it where the network '
+           'keeps others away from --collective_hosts')
+
+
+def _check_architecture(config):
+  if config.architecture == 'impala':
+    return
+  a2c = f'--architecture={config.architecture}'
+  _require(config, not config.replay_proportion, 'replay_proportion',
+           f'{a2c} is on policy, which replayed unrolls are not')
+  _require(config, config.batch_size == config.num_actors, 'batch_size',
+           f'{a2c} trains on one unroll of every environment, so it has to '
+           f'equal --num_actors={config.num_actors}')
+  if config.architecture == 'a2c_sync_step':
+    _require(config, config.num_pools <= 1, 'num_pools',
+             f'{a2c} steps all environments together, in one pool')
+    _require(config, config.pool_batch_size in (0, config.num_actors),
+             'pool_batch_size',
+             f'{a2c} steps all --num_actors={config.num_actors} together')
+  elif suites.of(config).has_fixed_batches:
+    per_pool = config.num_actors // max(config.num_pools, 1)
+    _require(config, config.pool_batch_size in (0, per_pool), 'pool_batch_size',
+             f'with {a2c} a pool of {config.level_name} steps all of its '
+             f'{per_pool} environments together')

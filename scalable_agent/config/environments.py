@@ -1,0 +1,49 @@
+"""Settings of the environments and of what is observed of them."""
+
+import dataclasses
+
+from scalable_agent.config import settings
+from scalable_agent.config.settings import derived
+from scalable_agent.config.settings import setting
+
+# What decides whether weights fit is compared wherever weights are.
+_WEIGHTS = settings.IDENTITY | settings.LEARNERS
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EnvironmentSettings:
+  """See the module."""
+
+  level_name: str = setting(
+      'explore_goal_locations_small',
+      'A DeepMind Lab level, dmlab30 for that suite, an Atari game in snake '
+      'case (space_invaders), atari57 for all of them, gym:<id> of a Gymnasium '
+      'environment with Discrete actions and Box observations '
+      '(gym:CartPole-v1), or synthetic:<options> of one that only takes time '
+      '(synthetic:step_ms=5,std=0.5).', _WEIGHTS | settings.ACTORS)
+  suite: str = derived(
+      'The suite that the level is of.', _WEIGHTS)
+  num_actors: int = setting(
+      4, 'Number of environments. (Atari, gym: 16 per core, but no less than '
+      '--batch_size, and no more than 4 times that. atari57: a multiple of 57. '
+      'dmlab30: 30.)', settings.NOWHERE, settings.ONE_OR_MORE)
+  num_action_repeats: int = setting(
+      4, 'Environment frames per agent step. (gym: 1.)',
+      _WEIGHTS | settings.ACTORS | settings.AGENT, settings.ONE_OR_MORE)
+  width: int = setting(
+      96, 'Width of the observation in pixels. (Atari: 84. gym: unused.)',
+      _WEIGHTS | settings.ACTORS | settings.AGENT, settings.ONE_OR_MORE)
+  height: int = setting(
+      72, 'Height of the observation in pixels. (Atari: 84. gym: unused.)',
+      _WEIGHTS | settings.ACTORS | settings.AGENT, settings.ONE_OR_MORE)
+  full_action_set: bool = setting(
+      False, 'Use all 18 actions of Atari instead of the game\'s own. '
+      '(atari57: yes.)', _WEIGHTS | settings.ACTORS | settings.AGENT)
+  dataset_path: str = setting(
+      '', 'Directory of the images that two psychlab_* levels show.',
+      settings.NOWHERE)
+  level_cache_dir: str = setting(
+      '', 'Where to keep the maps that DeepMind Lab compiles, so that none is '
+      'compiled twice: a directory, or any path that tf.io.gfile knows. '
+      'Processes and machines may share it. Empty keeps none.',
+      settings.NOWHERE)

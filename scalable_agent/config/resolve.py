@@ -1,0 +1,110 @@
+"""Completes the settings that a user gave: suite defaults, choices, checks."""
+
+import copy
+import dataclasses
+import difflib
+import os
+
+from scalable_agent import suites
+from scalable_agent.config import checks
+from scalable_agent.config.config import Config
+from scalable_agent.config.config import SETTINGS
+from scalable_agent.config.settings import check_value
+from scalable_agent.config.settings import ConfigError
+
+# From a learner's port for actors to the one for the other learners.
+_COLLECTIVE_PORT_OFFSET = 1000
+
+# Enough environments to keep a core busy while the policy acts for others.
+_ACTORS_PER_CORE = 16
+# Bounds the policy lag, which is about actors / unrolls in a batch.
+_MAX_ACTORS_PER_UNROLL = 4
+
+
+def resolve(values, given=None):
+  """Makes a configuration, with everything chosen that is left open.
+
+  Args:
+    values: A dict of a setting's name to its value. What is not in it has the
+      declared default.
+    given: Names of what the user set; these values win over the defaults of the
+      suite. None stands for all of `values`, which then must be settings;
+      otherwise further entries of `values` are ignored.
+
+  Returns:
+    A `Config`.
+
+  Raises:
+    ConfigError: A value cannot work, or there is no such setting.
+  """
+  if given is None:
+    _refuse_unknown(values)
+    given = values.keys()
+  resolved = {name: values.get(name, copy.copy(declared.default))
+              for name, declared in SETTINGS.items() if not declared.is_derived}
+  for name, value in resolved.items():
+    check_value(SETTINGS[name], value)
+  suite = _find_suite(resolved['level_name'])
+  for name, value in suite.defaults(resolved['level_name']).items():
+    if name not in given:
+      resolved[name] = value
+  config = Config(suite=suite.name, **resolved)
+  checks.check_jobs(config)
+  config = _choose(config, suite, given)
+  checks.check(config)
+  return config
+
+
+def _refuse_unknown(values):
+  names = [name for name, declared in SETTINGS.items()
+           if not declared.is_derived]
+  for name in values:
+    if name not in names:
+      nearest = difflib.get_close_matches(name, names)
+      raise ConfigError(f'There is no setting {name!r} to give.' + (
+          f' Did you mean {" or ".join(nearest)}?' if nearest else ''))
+
+
+def _find_suite(level_name):
+  try:
+    return suites.find(level_name)
+  except LookupError as e:
+    raise ConfigError(f'--level_name={level_name} {e}') from e
+
+
+def _choose(config, suite, given):
+  """Returns the configuration with what depends on more than one setting."""
+  changes = {}
+  if ('num_actors' not in given and suite.has_actors_by_cores and
+      config.task < 0):
+    changes['num_actors'] = _choose_num_actors(
+        config, len(os.sched_getaffinity(0)), len(suites.level_names(config)))
+  if config.num_learners > 1 and not config.collective_hosts:
+    changes['collective_hosts'] = _choose_collective_hosts(
+        config.learner_hosts)
+  if not config.queue_capacity:
+    changes['queue_capacity'] = max(config.learner_batch_size, 1)
+  return dataclasses.replace(config, **changes)
+
+
+def _choose_num_actors(config, num_cores, num_levels):
+  batch_size, num_pools = config.batch_size, config.num_pools
+  if config.architecture != 'impala':
+    return batch_size
+  count = max(batch_size, min(_ACTORS_PER_CORE * num_cores,
+                              _MAX_ACTORS_PER_UNROLL * batch_size))
+  if num_levels > 1:  # Every pool has the same number of each level.
+    num_pools = num_levels * max(num_pools, 1)
+    count = max(count - count % num_pools, num_pools)
+  return count + -count % max(num_pools, 1)
+
+
+def _choose_collective_hosts(learner_hosts):
+  hosts = []
+  for address in learner_hosts:
+    host, _, port = address.rpartition(':')
+    if not host or not port.isdigit():
+      raise ConfigError(f'--learner_hosts: {address!r} is no address, expected '
+                        'host:port.')
+    hosts.append(f'{host}:{int(port) + _COLLECTIVE_PORT_OFFSET}')
+  return hosts

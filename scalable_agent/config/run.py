@@ -1,0 +1,46 @@
+"""Settings of a run as such: what is done, where it is kept, how often."""
+
+import dataclasses
+
+from scalable_agent.config import settings
+from scalable_agent.config.settings import setting
+
+# A seed plus what is added for an environment, an actor job, an update or the
+# test mode has to fit 31 bits.
+_MAX_SEED = 2_000_000_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunSettings:
+  """See the module."""
+
+  logdir: str = setting(
+      '/tmp/agent',
+      'Directory of the run: configuration, checkpoints, logs. A run resumes '
+      'from what it finds there.', settings.NOWHERE)
+  mode: str = setting(
+      'train',
+      'Whether to train, or to play whole episodes with the newest checkpoint.',
+      settings.NOWHERE, choices=('train', 'test'))
+  test_num_episodes: int = setting(
+      10, 'Episodes to play per level in test mode.', settings.NOWHERE,
+      settings.ONE_OR_MORE)
+  video_dir: str = setting(
+      '', 'Directory for a GIF of one more episode per level in test mode; the '
+      'level has to have images to show.', settings.NOWHERE)
+  seed: int = setting(
+      1, 'Random seed of weights, actions and levels, from 0 to 2,000,000,000.',
+      settings.NOWHERE, settings.Check(
+          lambda value: 0 <= value <= _MAX_SEED,
+          f'it has to be from 0 to {_MAX_SEED:,}'))
+  save_checkpoint_secs: float = setting(
+      120., 'Seconds between two checkpoints.', settings.NOWHERE,
+      settings.POSITIVE)
+  keep_checkpoints: int = setting(
+      3, 'Checkpoints to keep.', settings.NOWHERE, settings.ONE_OR_MORE)
+  log_interval_secs: float = setting(
+      10., 'Seconds between two log entries.', settings.NOWHERE,
+      settings.POSITIVE)
+  batch_timeout_secs: float = setting(
+      600., 'Seconds without a batch after which training gives up.',
+      settings.NOWHERE, settings.POSITIVE)

@@ -1,0 +1,184 @@
+"""How a setting is declared: once, with everything that is to be said of it.
+
+    learning_rate: float = setting(
+        .00048, 'Learning rate at the start.', LEARNERS | AGENT,
+        FINITE_NOT_NEGATIVE)
+
+is a field of a dataclass that says the setting's name, type, default, help,
+scopes, and which values can work. Flags, and the lists of settings that jobs,
+log directories and reports compare, are derived from it.
+"""
+
+import collections
+import dataclasses
+import enum
+import math
+
+_METADATA_KEY = 'setting'
+_TYPES = {bool: 'True or False', int: 'a whole number', float: 'a number',
+          str: 'text', list: 'a list'}
+
+
+class ConfigError(ValueError):
+  """A setting cannot work; the message is one line that says which and why."""
+
+
+class Scope(enum.Flag):
+  """Where a setting has to be the same.
+
+  IDENTITY: In all that is done in a log directory. The setting decides which
+    weights fit and what they mean, so another value makes another run.
+  ACTORS: At a learner and its actor jobs.
+  LEARNERS: At all learners that update the same weights.
+  AGENT: In runs that a report takes for seeds of one agent.
+  """
+  IDENTITY = enum.auto()
+  ACTORS = enum.auto()
+  LEARNERS = enum.auto()
+  AGENT = enum.auto()
+
+
+IDENTITY, ACTORS, LEARNERS, AGENT = Scope
+NOWHERE = Scope(0)
+
+Check = collections.namedtuple('Check', 'holds expected')
+Check.__doc__ = """Which values of a setting can work, whatever the others are.
+
+  holds: A function of a value that says whether it can work.
+  expected: What to tell the user of a value that cannot, as in "it has to be
+    positive".
+"""
+
+NOT_NEGATIVE = Check(lambda value: value >= 0, 'it has to be 0 or more')
+ONE_OR_MORE = Check(lambda value: value >= 1, 'it has to be 1 or more')
+POSITIVE = Check(lambda value: value > 0, 'it has to be positive')
+FRACTION = Check(lambda value: 0 <= value <= 1, 'it has to be in [0, 1]')
+FINITE_NOT_NEGATIVE = Check(
+    lambda value: math.isfinite(value) and value >= 0,
+    'it has to be finite, and 0 or more')
+FINITE_POSITIVE = Check(
+    lambda value: math.isfinite(value) and value > 0,
+    'it has to be finite and positive')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """What the declaration of a setting says.
+
+  Attributes:
+    name: Of the field, and of the flag.
+    type: bool, int, float, str or list (of strings).
+    default: What a user gets who does not set it, unless the suite has a
+      default of its own. None of what is derived.
+    help: For the user, with the unit.
+    scopes: A `Scope`, where it has to be the same.
+    check: A `Check`, or None if all values of the type can work.
+    choices: A tuple of the strings that can work, empty if others can.
+    needs: The name of another setting or None. If that one is 0, this one makes
+      no difference.
+    is_derived: Whether it follows from others, so that there is no flag.
+  """
+  name: str
+  type: type
+  default: object
+  help: str
+  scopes: Scope
+  check: Check
+  choices: tuple
+  needs: str
+  is_derived: bool
+
+
+def setting(default, help_text, scopes, check=None, *, choices=(), needs=None):
+  """Declares a setting; see `Setting` for the arguments.
+
+  Returns:
+    A field for a dataclass.
+  """
+  declared = dict(help=help_text, scopes=scopes, check=check,
+                  choices=tuple(choices), needs=needs, is_derived=False)
+  if isinstance(default, list):
+    return _field(declared, default_factory=lambda: list(default))
+  return _field(declared, default=default)
+
+
+def derived(help_text, scopes):
+  """Declares a setting that follows from others; see `Setting`."""
+  return _field(dict(help=help_text, scopes=scopes, check=None, choices=(),
+                     needs=None, is_derived=True))
+
+
+def _field(declared, **kwargs):
+  if not isinstance(declared['scopes'], Scope):
+    raise TypeError(
+        f'scopes are {declared["scopes"]!r}, expected a Scope such as '
+        'LEARNERS | AGENT, or NOWHERE.')
+  return dataclasses.field(metadata={_METADATA_KEY: declared}, **kwargs)
+
+
+def describe(cls):
+  """Returns the settings that the fields of a dataclass declare.
+
+  Args:
+    cls: A dataclass.
+
+  Returns:
+    A dict of name to `Setting`, in the order of the fields.
+
+  Raises:
+    TypeError: A field is not declared by `setting` or `derived`, so that its
+      scopes are unknown, or needs a setting that there is none of.
+  """
+  settings = {}
+  for field in dataclasses.fields(cls):
+    if _METADATA_KEY not in field.metadata:
+      raise TypeError(f'{cls.__name__}.{field.name} is declared without scopes.'
+                      ' Use setting() or derived().')
+    declared = field.metadata[_METADATA_KEY]
+    settings[field.name] = Setting(
+        name=field.name, type=field.type, default=_default_of(field),
+        **declared)
+  for declared in settings.values():
+    if declared.needs is not None and declared.needs not in settings:
+      raise TypeError(
+          f'{cls.__name__}.{declared.name} needs {declared.needs!r}, which is '
+          'no setting.')
+  return settings
+
+
+def _default_of(field):
+  if field.default_factory is not dataclasses.MISSING:
+    return field.default_factory()
+  return None if field.default is dataclasses.MISSING else field.default
+
+
+def check_value(declared, value):
+  """Refuses a value that cannot work, whatever the other settings are.
+
+  Args:
+    declared: A `Setting`.
+    value: Of that setting.
+
+  Raises:
+    ConfigError: It cannot work.
+  """
+  allowed = (int, float) if declared.type is float else declared.type
+  if not isinstance(value, allowed):
+    raise refusal(declared.name, value,
+                  f'it has to be {_TYPES[declared.type]}')
+  if declared.choices and value not in declared.choices:
+    raise refusal(declared.name, value,
+                  f'it has to be {" or ".join(declared.choices)}')
+  if declared.check is not None and not declared.check.holds(value):
+    raise refusal(declared.name, value, declared.check.expected)
+
+
+def refusal(name, value, expected):
+  """Returns the error that refuses a setting's value.
+
+  Args:
+    name: The setting's.
+    value: What cannot work.
+    expected: A clause that says what would, or why it cannot.
+  """
+  return ConfigError(f'--{name}={value} cannot work: {expected}.')

@@ -1,0 +1,1 @@
+"""Test mode: plays whole episodes, scores and records them."""

@@ -1,0 +1,51 @@
+"""Plays whole episodes with a trained agent."""
+
+import numpy as np
+import tree
+
+from scalable_agent import actor
+
+
+def play(pool, policy, initial_state, num_action_repeats, num_episodes,
+         on_episode=lambda episode: None):
+  """Plays episodes, actions sampled from the policy.
+
+  Each environment plays a number of episodes that is settled beforehand.
+  Counting whichever episodes finish first would favour short ones.
+
+  Args:
+    pool: An `environments.Pool` of N environments.
+    policy: As for `actor.run_actor`.
+    initial_state: Core state, [N, ...].
+    num_action_repeats: Environment frames per agent step.
+    num_episodes: Episodes over all environments.
+    on_episode: Called with each `Episode` that counts.
+
+  Returns:
+    A list of `num_episodes` `Episode`s.
+
+  Raises:
+    environments.PoolError: An environment died.
+  """
+  size = pool.num_environments
+  remaining = np.full([size], num_episodes // size)
+  remaining[:num_episodes % size] += 1
+  core_state = tree.map_structure(np.copy, initial_state)
+  last_actions = np.zeros([size], np.int32)
+  episodes = []
+  while remaining.any():
+    ids, env_output, _, is_last = pool.recv()
+    counts = is_last & (remaining[ids] > 0)
+    remaining[ids[counts]] -= 1
+    for episode in actor.finished_episodes(
+        pool.level_names, ids, env_output.info, counts, num_action_repeats):
+      episodes.append(episode)
+      on_episode(episode)
+    states = tree.map_structure(lambda a: a[ids], core_state)
+    output, states, _ = policy(
+        last_actions[ids], env_output._replace(info=()), states)
+    pool.send(ids, output.action)
+    last_actions[ids] = output.action
+    for mine, theirs in zip(tree.flatten(core_state), tree.flatten(states)):
+      mine[ids] = theirs
+  return episodes

@@ -1,0 +1,168 @@
+"""Plays whole episodes with the newest checkpoint of a run."""
+
+import dataclasses
+import itertools
+import os
+
+from absl import logging
+import tensorflow as tf
+
+from scalable_agent import config as config_lib
+from scalable_agent import policy as policy_lib
+from scalable_agent import suites
+from scalable_agent.assembly import agent as agent_assembly
+from scalable_agent.assembly import devices as devices_assembly
+from scalable_agent.assembly import learner as learner_assembly
+from scalable_agent.evaluation import play
+from scalable_agent.evaluation import recording
+from scalable_agent.evaluation import scores as scores_lib
+from scalable_agent.process import file_names
+from scalable_agent.process import progress as progress_lib
+from scalable_agent.process import signals
+from scalable_agent.suites import scores as suite_scores
+from scalable_agent.training import checkpoint
+from scalable_agent.training import logdir as logdir_lib
+
+_MAX_ENVIRONMENTS = 32
+# Test episodes start from other no-ops and resets than training episodes.
+_SEED = 1_000_003
+_ONE_ENVIRONMENT = suites.PoolLayout(1, 1, 1, 1, 1)
+
+
+def test(config):
+  """Plays `test_num_episodes` episodes of every level.
+
+  `test_scores.json` is written after each level, of all so far; the scores of a
+  suite come with its last.
+
+  Args:
+    config: A `config.Config`.
+
+  Returns:
+    The scores, a dict, as `scores.write_scores` wrote them.
+
+  Raises:
+    config.ConfigError: There is no checkpoint, it is another run's, or videos
+      are asked for and cannot be made.
+    environments.PoolError: Environments cannot be made, or died.
+    checkpoint.CheckpointError: All checkpoints are corrupt.
+    KeyboardInterrupt: A signal said stop.
+  """
+  if tf.train.latest_checkpoint(config.logdir) is None:
+    raise config_lib.ConfigError(
+        f'--mode=test needs a checkpoint, and --logdir={config.logdir} has '
+        'none. Train first, or name the log directory of a run.')
+  with signals.stop_on_signals() as stop:
+    return _play_levels(config, _Tester(config, stop))
+
+
+def _play_levels(config, tester):
+  episodes = {}
+  for level_name in suites.level_names(config):
+    level_config = dataclasses.replace(config, level_name=level_name)
+    episodes[level_name] = tester.play(level_config)
+    scores = scores_lib.write_scores(
+        config.logdir, episodes, tester.frames,
+        suite_scores.compute(config.level_name, {
+            name: [episode.episode_return for episode in played]
+            for name, played in episodes.items()}))
+    score = scores['levels'][level_name]
+    logging.info('%s: mean return %.2f, standard error %s, %d episodes, after '
+                 '%d frames of training', level_name, score['mean'],
+                 score['standard_error'], score['num_episodes'], tester.frames)
+    if config.video_dir:
+      logging.info('Wrote %s', tester.record(level_config))
+  for line in scores_lib.lines(scores['levels']):
+    print(line)
+  for name, score in scores.items():
+    if name.endswith('score'):
+      logging.info('%s: %s %.1f %%', config.level_name, name, score)
+  return scores
+
+
+class _Tester:
+  """The agent of the newest checkpoint.
+
+  Attributes:
+    frames: Environment frames it was trained on.
+  """
+
+  def __init__(self, config, stop):
+    self._stop = stop
+    self._size = min(config.test_num_episodes, _MAX_ENVIRONMENTS)
+    self._seed = config.seed + _SEED
+    devices = devices_assembly.choose(config)
+    facts = suites.find_facts(config)
+    if config.video_dir:
+      _check_video(config, facts)
+    self._agent = agent_assembly.create_agent(config, facts)
+    logdir_lib.check(config, logdir_lib.facts_of(facts))
+    learner = learner_assembly.create_learner(config, self._agent, devices)
+    path = checkpoint.Checkpointer(
+        config.logdir, learner, config.to_json(), config.keep_checkpoints
+    ).restore()
+    logging.info('Testing %s of %s', path, config.level_name)
+    self.frames = learner.frames
+    self._policy = policy_lib.Policy(
+        self._agent, learner.weights(), learner.steps, self._seed,
+        devices.inference, devices.jit_compile_policy)
+
+  def _act(self, *inputs):
+    """Calls the policy, unless a signal says stop."""
+    if self._stop.is_set():
+      raise KeyboardInterrupt()
+    return self._policy(*inputs)
+
+  def play(self, config):
+    """Plays the episodes of one level, see `play.play`."""
+    layout = suites.choose_layout(dataclasses.replace(
+        config, architecture='impala', num_pools=1,
+        pool_batch_size=self._size), self._size)
+    progress = progress_lib.ProgressLine()
+    numbers = itertools.count(1)
+
+    def on_episode(episode):
+      progress.show(f'{config.level_name}: episode {next(numbers)} of '
+                    f'{config.test_num_episodes}, return '
+                    f'{episode.episode_return:g}')
+
+    (pool,) = suites.make_pools(config, layout, self._seed)
+    try:
+      episodes = play.play(
+          pool, self._act, self._agent.initial_state(self._size),
+          config.num_action_repeats, config.test_num_episodes, on_episode)
+    finally:
+      pool.close()
+    progress.end()
+    return episodes
+
+  def record(self, config):
+    """Plays an episode of one level into a file, and returns its path."""
+    path = os.path.join(
+        config.video_dir, file_names.of_level(config.level_name) + '.gif')
+    (pool,) = suites.make_pools(config, _ONE_ENVIRONMENT, self._seed)
+    screens = None
+    try:
+      screens = suites.make_screens(config, self._seed)
+      frames = recording.play(
+          pool, screens, self._act, self._agent.initial_state(1))
+      recording.write_gif(path, frames, config.num_action_repeats)
+    finally:
+      pool.close()
+      if screens:
+        screens.close()
+    return path
+
+
+def _check_video(config, facts):
+  """Refuses what would fail only after the episodes were played."""
+  if not recording.is_image(facts.observation_spec[0]):
+    raise config_lib.ConfigError(
+        f'--video_dir={config.video_dir} cannot work: the observations of '
+        f'{config.level_name} are no images. Leave it out.')
+  try:
+    os.makedirs(config.video_dir, exist_ok=True)
+  except OSError as e:
+    raise config_lib.ConfigError(
+        f'--video_dir={config.video_dir} cannot be written: {e.strerror}.'
+    ) from e

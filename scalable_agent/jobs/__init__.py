@@ -1,0 +1,1 @@
+"""Actor jobs, and the learner's side of them."""

@@ -1,0 +1,60 @@
+"""Runs an actor job: makes environments, and acts until training is done."""
+
+from concurrent import futures
+import contextlib
+import dataclasses
+import os
+
+from absl import logging
+
+from scalable_agent import suites
+from scalable_agent.jobs import addresses
+from scalable_agent.process import signals
+from scalable_agent.remote import client as client_lib
+
+Refused = client_lib.Refused
+
+_CHECK_SECONDS = .2
+# Where actors share cores, environments would interrupt the threads that act,
+# which costs those the caches.
+_ENVIRONMENTS_NICENESS = 5
+
+
+def run(config):
+  """Acts until the learner says that training is done, or a signal says stop.
+
+  Args:
+    config: A `config.Config` of an actor job.
+
+  Raises:
+    config.ConfigError: The configuration cannot work.
+    environments.PoolError: Environments cannot be made, or died.
+    Refused: The learner will not work with this actor.
+  """
+  security = addresses.load_security(config)
+  address = addresses.learner_address(config)
+  if config.inference == 'learner':
+    from scalable_agent.jobs import policy_at_learner as acting
+  else:
+    # Loads TensorFlow, which takes more memory than all the rest.
+    from scalable_agent.jobs import policy_at_actor as acting
+  with signals.stop_on_signals() as stop, contextlib.ExitStack() as stack:
+    level_config = dataclasses.replace(
+        config, level_name=addresses.level_name(config))
+    # Threads and processes have the priority of the thread that starts them.
+    with futures.ThreadPoolExecutor(
+        1, initializer=os.nice, initargs=[_ENVIRONMENTS_NICENESS]) as executor:
+      pools = executor.submit(
+          suites.make_pools, level_config,
+          suites.choose_layout(level_config, config.num_environments),
+          # Every actor job has environments with seeds of their own.
+          config.seed + config.task * config.num_environments).result()
+    for pool in pools:
+      stack.callback(pool.close)
+    actors = acting.Actors(config, pools, address, security)
+    stack.callback(actors.close)
+    try:
+      while not stop.wait(_CHECK_SECONDS):
+        actors.check()
+    except client_lib.TrainingDone:
+      logging.info('Training is done.')

@@ -1,0 +1,139 @@
+"""Serves actor jobs, for a learner that has no actor threads of its own."""
+
+import time
+
+from absl import logging
+
+from scalable_agent import actor
+from scalable_agent import config as config_lib
+from scalable_agent import dynamic_batching
+from scalable_agent import suites
+from scalable_agent import trajectories
+from scalable_agent.jobs import addresses
+from scalable_agent.process import timing
+from scalable_agent.remote import protocol
+from scalable_agent.remote import service
+
+_LOG_SECONDS = 60.
+
+
+def start(config, unused_stack):
+  """Checks what can be checked before there is a run.
+
+  Args:
+    config: A `config.Config`.
+
+  Returns:
+    A pair of the environments' facts, and the function that `run.train` wants:
+    it takes the arguments of `ActorServer` from `agent` on.
+
+  Raises:
+    config_lib.ConfigError: The address or the security will not do.
+    environments.PoolError: There are no such environments.
+  """
+  security = addresses.load_security(config)
+  address = addresses.listen_address(config, security)
+  facts = suites.find_facts(config)
+  return facts, lambda *parts: ActorServer(
+      config, facts, address, security, *parts)
+
+
+class ActorServer:
+  """Serves actor jobs, and with --inference=learner acts for them.
+
+  It has the methods of `training.actor_threads.ActorThreads`.
+  """
+
+  def __init__(self, config, facts, address, security, agent, policy,
+               put_unroll, report_episode, times):
+    """Starts to listen.
+
+    Args:
+      config: A `config.Config`.
+      facts: A `suites.Facts`.
+      address: 'host:port' to listen on.
+      security: A `security.Security`.
+      agent: A `networks.Agent`.
+      policy: None, or what acts for the actor jobs, as for `actor.Actor`.
+      put_unroll: A function that takes an `ActorOutput`, and may block.
+      report_episode: A function that takes an `Episode`.
+      times: A `timing.StageTimes`.
+
+    Raises:
+      config_lib.ConfigError: The address cannot be listened on.
+    """
+    self._policy = policy
+    self._policy_error = None
+    self._latency = timing.MeanTime()
+    self._waiting_since = self._logged_time = time.monotonic()
+
+    def make_actor(level_names):
+      return actor.Actor(
+          level_names, facts.num_actions, self._act,
+          agent.initial_state(len(level_names)), config.unroll_length,
+          config.num_action_repeats, put_unroll, report_episode, times)
+
+    levels = suites.level_names(config)
+    try:
+      self._service = service.Service(
+          address,
+          protocol.agreement(
+              config, facts.num_actions, facts.observation_spec),
+          levels,
+          protocol.unroll_layout(
+              agent.initial_state(1), actor.initial_output(
+                  1, facts.num_actions), facts.observation_spec,
+              config.unroll_length, len(levels)),
+          protocol.weights_layout(agent.initial_params(config.seed)),
+          put_unroll,
+          lambda *episode: report_episode(trajectories.Episode(*episode)),
+          security,
+          make_actor=policy and make_actor,
+          max_environments=config.inference_maximum_batch_size)
+    except service.ServiceError as e:
+      raise config_lib.ConfigError(
+          f'--learner_hosts={",".join(config.learner_hosts)}: {e}') from e
+    logging.info('Listening for actors on %s', address)
+
+  def _act(self, *inputs):
+    try:
+      with self._latency.measure():
+        return self._policy(*inputs)
+    except dynamic_batching.ComputationError as e:
+      self._policy_error = e
+      raise
+
+  def check(self):
+    """Raises what ended the policy; says once a minute if there is nobody."""
+    if self._policy_error:
+      raise self._policy_error
+    now = time.monotonic()
+    if self._service.num_sessions:
+      self._waiting_since = now
+    elif now - max(self._logged_time, self._waiting_since) >= _LOG_SECONDS:
+      self._logged_time = now
+      logging.info('No actor has been heard of for %.0f s.',
+                   now - self._waiting_since)
+
+  def are_expected(self):
+    """Whether unrolls should be coming."""
+    return self._service.num_sessions > 0
+
+  def publish(self, weights, version):
+    """Offers the weights of update `version` to the actor jobs."""
+    self._service.update(weights, version)
+
+  def finish(self):
+    """Lets the actor jobs know that training is done."""
+    self._service.finish()
+
+  def gauges(self):
+    """Returns a dict of values to log."""
+    values = dict(actor_jobs=self._service.num_sessions)
+    if self._policy:
+      values['inference_latency_ms'] = 1e3 * self._latency.take()
+    return values
+
+  def close(self):
+    """Ends the service. The queue and the policy must be closed before."""
+    self._service.close()

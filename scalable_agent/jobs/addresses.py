@@ -1,0 +1,65 @@
+"""Finds addresses, secrets and levels of jobs in a configuration."""
+
+from scalable_agent import config as config_lib
+from scalable_agent import suites
+from scalable_agent.remote import security as security_lib
+
+
+def load_security(config):
+  """Reads the token and certificates of a configuration.
+
+  Raises:
+    config_lib.ConfigError: They cannot be read, or do not fit together.
+  """
+  try:
+    return security_lib.load(
+        config.auth_token_file, config.tls_cert, config.tls_key, config.tls_ca)
+  except security_lib.SecurityError as e:
+    raise config_lib.ConfigError(f'{e}.') from e
+
+
+def _addresses(config):
+  """Host and port of every learner."""
+  try:
+    return [security_lib.split_address(a) for a in config.learner_hosts]
+  except security_lib.SecurityError as e:
+    raise config_lib.ConfigError(f'--learner_hosts: {e}.') from e
+
+
+def listen_address(config, security):
+  """Returns 'host:port' where a learner is to listen, if it may.
+
+  Args:
+    config: A `config.Config` of a learner job.
+    security: A `security.Security`.
+
+  Raises:
+    config_lib.ConfigError: The flags name no address, or protect it too little.
+  """
+  host, port = _addresses(config)[config.task]
+  # The name that actors know may be that of a proxy or a service.
+  if not security_lib.is_loopback(host):
+    host = '::' if ':' in host else '0.0.0.0'
+  address = security_lib.join_address(host, port)
+  try:
+    security_lib.check_exposure(address, security, config.insecure_network)
+  except security_lib.SecurityError as e:
+    raise config_lib.ConfigError(
+        f'--learner_hosts={",".join(config.learner_hosts)}: {e}.') from e
+  return address
+
+
+def learner_address(config):
+  """Returns 'host:port' of an actor job's learner.
+
+  Raises:
+    config_lib.ConfigError: The flags name no address.
+  """
+  addresses = _addresses(config)
+  return security_lib.join_address(*addresses[config.task % len(addresses)])
+
+
+def level_name(config):
+  """Returns the level that an actor job plays: by turns, as published."""
+  levels = suites.level_names(config)
+  return levels[config.task % len(levels)]

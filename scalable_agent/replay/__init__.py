@@ -1,0 +1,1 @@
+"""Sources of batches that keep unrolls and draw them again."""

@@ -1,0 +1,98 @@
+"""The 57 Atari games, one at a time or all of them as `atari57`."""
+
+import collections
+import functools
+import itertools
+
+import numpy as np
+
+from scalable_agent import atari57
+from scalable_agent.suites.suite import Suite
+
+_ALL = 'atari57'
+
+# Table G.1. `decay` is TensorFlow 1's value in the released code.
+_DEFAULTS = dict(
+    width=84, height=84, num_action_repeats=4, unroll_length=20, batch_size=32,
+    learning_rate=0.0006, epsilon=0.01, entropy_cost=0.01,
+    gradient_norm_clip=40., reward_clipping='abs_one',
+    total_environment_frames=200_000_000, network='shallow', use_lstm=False)
+# On top of that, the multi-task agent has the deep network and all actions
+# (Appendix G), and 200 million frames of each game (section 5.3.2). The paper
+# has no fixed learning rate, entropy cost, epsilon and norm clip for it: a
+# population adapts them. A single agent keeps the experts'.
+_DEFAULTS_OF_ALL = dict(
+    _DEFAULTS, network='deep', full_action_set=True,
+    total_environment_frames=11_400_000_000)
+
+# The population's fitness is the capped mean (Appendix G), Table 4 has medians.
+_SCORES_OF_ALL = {
+    'median_human_normalized_score': functools.partial(
+        atari57.compute_human_normalized_score, statistic=np.median),
+    'capped_human_normalized_score': functools.partial(
+        atari57.compute_human_normalized_score, per_level_cap=100),
+    'mean_human_normalized_score': atari57.compute_human_normalized_score,
+}
+
+
+def _levels(level_name, unused_is_test):
+  return list(atari57.GAMES) if level_name == _ALL else [level_name]
+
+
+def _refuse(config):
+  if config.level_name != _ALL:
+    return None
+  if not config.full_action_set:
+    return ('full_action_set', 'one policy plays all games of atari57, whose '
+            'own action sets differ')
+  per_pool = config.num_actors // max(config.num_pools, 1)
+  if config.task < 0 and config.mode == 'train' and per_pool < len(
+      atari57.GAMES):
+    return ('num_actors', f'atari57 needs one for each of {len(atari57.GAMES)} '
+            'games, in each of --num_pools')
+  return None
+
+
+def _make_pool(config, layout, seed):
+  from scalable_agent.environments import atari
+  from scalable_agent.environments import composite_pool
+  make = functools.partial(
+      atari.AtariPool,
+      num_action_repeats=config.num_action_repeats,
+      width=config.width,
+      height=config.height,
+      full_action_set=config.full_action_set)
+  if config.level_name != _ALL:
+    return make(config.level_name, layout.size, seed,
+                batch_size=layout.maximum_batch_size,
+                num_threads=layout.num_workers)
+  sizes = collections.Counter(
+      itertools.islice(itertools.cycle(atari57.GAMES), layout.size))
+  members = []
+  for level, size in sizes.items():
+    members.append(make(level, size, seed, num_threads=1))
+    seed += size
+  return composite_pool.CompositePool(members, layout.maximum_batch_size)
+
+
+def _make_screens(config, seed):
+  from scalable_agent.environments import atari
+  return atari.AtariPool(
+      config.level_name, 1, seed, num_threads=1,
+      num_action_repeats=config.num_action_repeats,
+      width=atari.SCREEN_WIDTH, height=atari.SCREEN_HEIGHT,
+      full_action_set=config.full_action_set, colour=True)
+
+
+SUITE = Suite(
+    name='atari',
+    names=(_ALL,) + atari57.GAMES,
+    has=lambda level_name: level_name == _ALL or level_name in atari57.GAMES,
+    levels=_levels,
+    defaults=lambda name: _DEFAULTS_OF_ALL if name == _ALL else _DEFAULTS,
+    scores=lambda name: _SCORES_OF_ALL if name == _ALL else {},
+    refuse=_refuse,
+    has_fixed_batches=True,
+    num_workers=lambda size, wanted, num_cores: wanted or num_cores,
+    make_pool=_make_pool,
+    make_screens=_make_screens)

@@ -1,0 +1,70 @@
+"""How environments are spread over pools, and pools over cores."""
+
+import collections
+import os
+
+PoolLayout = collections.namedtuple(
+    'PoolLayout', 'num_pools size minimum_batch_size maximum_batch_size '
+    'num_workers')
+PoolLayout.__doc__ = """How environments are spread.
+
+  num_pools: Pools, each driven by its own actor thread.
+  size: Environments per pool.
+  minimum_batch_size: Environments that a pool waits for before it hands them
+    out (Atari: equal to the maximum).
+  maximum_batch_size: Environments that a pool hands out at once at the most.
+  num_workers: Threads (Atari) or processes (others) per pool.
+"""
+
+
+def choose(suite, config, num_environments):
+  """Chooses what the flags leave open, from the machine's cores.
+
+  Args:
+    suite: The `Suite` of the configuration.
+    config: A `config.Config`.
+    num_environments: Environments over all pools.
+
+  Returns:
+    A `PoolLayout`.
+  """
+  # Actor jobs share a machine with others: each is laid out for one core.
+  num_cores = 1 if config.is_actor_job else len(os.sched_getaffinity(0))
+  is_fixed = suite.has_fixed_batches
+  # Where batches are fixed, environments that wait for each other's unrolls
+  # step together all the time.
+  lockstep = config.architecture == 'a2c_sync_step' or (
+      config.architecture == 'a2c_sync_trajectory' and is_fixed)
+  num_pools = config.num_pools
+  if not num_pools:
+    # With one pool in lockstep this would be `a2c_sync_step`.
+    num_pools = 2 if (config.architecture == 'a2c_sync_trajectory' and is_fixed
+                      and num_environments % 2 == 0) else 1
+  size = num_environments // num_pools
+
+  maximum = config.pool_batch_size or size
+  # Whether environments can step while the policy acts for others.
+  overlaps = num_cores > 1 or config.inference == 'learner'
+  if is_fixed and overlaps and not lockstep and not config.pool_batch_size:
+    # Half of the pool steps while the policy acts for the other half.
+    if len(suite.levels(config.level_name, config.mode == 'test')) > 1:
+      maximum = -(-size // 2)
+    else:
+      maximum = size // 2 if num_pools == 1 and size % 2 == 0 else size
+  minimum = maximum if is_fixed or lockstep else 1
+
+  threads = config.environment_threads
+  num_workers = suite.num_workers(
+      size, max(threads // num_pools, 1) if threads else 0,
+      max(num_cores // num_pools, 1))
+  return PoolLayout(num_pools, size, minimum, maximum, num_workers)
+
+
+def process_pool_options(layout):
+  """Returns the arguments of a `ProcessPool` that a layout decides, a dict."""
+  return dict(
+      num_processes=layout.num_workers,
+      minimum_batch_size=layout.minimum_batch_size,
+      maximum_batch_size=layout.maximum_batch_size,
+      # Whoever wants more than one environment at a time wants all of them.
+      timeout_ms=None)

@@ -1,0 +1,53 @@
+"""What there is to know of a suite of environments: the record `Suite`."""
+
+import collections
+import dataclasses
+import typing
+
+Facts = collections.namedtuple('Facts', 'num_actions observation_spec')
+Facts.__doc__ = """What is the same in all environments, see `Pool`."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Suite:
+  """A suite. Where a function takes `config`, that is a `config.Config`.
+
+  Attributes:
+    name: As in `Config.suite`.
+    names: A tuple of level names that a typing error may have meant.
+    has: A function of a level name that says whether it is one of the suite's.
+    levels: A function of a level name and of whether they are to be tested. It
+      returns the levels that the name stands for, a list, as they are logged.
+    defaults: A function of a level name that returns the settings whose default
+      is another one there, a dict of name to value.
+    scores: A function of a level name that returns the scores of all its levels
+      together, a dict of name to a function of a dict of level to returns. Each
+      returns percent, or raises ValueError if a level has no returns.
+    refuse: A function of `config` that returns None, or what cannot work on
+      the suite: a setting's name, and a clause that says why.
+    has_actors_by_cores: Whether the number of environments, where it is not
+      given, follows from the cores of the machine.
+    has_fixed_batches: Whether a pool hands out `maximum_batch_size`
+      environments at a time and never fewer.
+    num_workers: A function of the environments in a pool, of the threads or
+      processes that the user wants for it (0 for any number), and of the cores
+      there are for it. It returns the number of threads or processes.
+    make_pool: A function of `config`, a `PoolLayout` and the seed of the first
+      environment. It returns an `environments.Pool` or raises `PoolError`.
+    find_facts: A function of `config` that returns `Facts` or raises
+      `PoolError`. None if an environment has to be made to know them.
+    make_screens: A function of `config` and a seed, see `suites.make_screens`.
+  """
+  name: str
+  names: tuple = ()
+  has: typing.Callable
+  levels: typing.Callable = lambda level_name, is_test: [level_name]
+  defaults: typing.Callable
+  scores: typing.Callable = lambda level_name: {}
+  refuse: typing.Callable = lambda config: None
+  has_actors_by_cores: bool = True
+  has_fixed_batches: bool = False
+  num_workers: typing.Callable
+  make_pool: typing.Callable
+  find_facts: typing.Callable = None
+  make_screens: typing.Callable = lambda config, seed: None

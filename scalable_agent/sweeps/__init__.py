@@ -1,0 +1,1 @@
+"""Many runs of the experiment, each a process of its own."""

@@ -1,0 +1,1 @@
+"""Measures the parts of a run, the whole, and the transport between jobs."""

@@ -1,0 +1,379 @@
+"""Measures how fast unrolls and weights pass between actor jobs and a learner.
+
+Nothing acts and nothing trains. Clients, in a process per core, send the same
+unroll again and again over 1 to 64 connections, one unroll or more at a time. A
+learner's service in another process checks the unrolls and drops them.
+
+Two services that do nothing show what gRPC itself allows: 'plain' drops the
+bytes, 'echo' sends them back. They get the same unrolls, but with all frames of
+stacks, and in calls where our service has a stream. The three take turns.
+"""
+
+import collections
+import concurrent.futures
+import contextlib
+import functools
+import itertools
+import multiprocessing
+import os
+import threading
+import time
+
+import grpc
+import numpy as np
+import psutil
+import tree
+
+from scalable_agent import actor
+from scalable_agent import environments
+from scalable_agent import networks
+from scalable_agent import trajectories
+from scalable_agent.remote import client as client_lib
+from scalable_agent.remote import protocol
+from scalable_agent.remote import security as security_lib
+from scalable_agent.remote import service as service_lib
+
+Shape = collections.namedtuple(
+    'Shape', 'frame unroll_length num_actions use_lstm torso')
+
+SHAPES = dict(
+    atari=Shape((84, 84, 4), 20, 18, False, 'shallow'),
+    dmlab=Shape((72, 96, 3), 100, 9, True, 'deep'))
+CONNECTIONS = (1, 4, 16, 64)
+# An actor job of one environment sends one at a time, one of several as many as
+# have finished.
+UNROLLS_PER_CALL = (1, 8)
+
+_NUM_TURNS = 4
+# How long client processes wait for each other.
+_START_SECONDS = 300.
+_AGREEMENT = dict(protocol=protocol.VERSION)
+_LEVEL = 'level'
+_SECURITY = security_lib.Security()
+
+
+class _Messages:
+  """What is sent in a shape: layouts, an unroll and weights."""
+
+  def __init__(self, shape):
+    spec = (environments.ArraySpec(shape.frame, np.dtype(np.uint8)),)
+    agent = networks.Agent(shape.num_actions, spec, shape.torso, shape.use_lstm)
+    state, output = agent.initial_state(1), actor.initial_output(
+        1, shape.num_actions)
+    self.unroll_layout = protocol.unroll_layout(
+        state, output, spec, shape.unroll_length, 1)
+    self.weights = agent.initial_params(0)
+    self.weights_layout = protocol.weights_layout(self.weights)
+    self.unroll = _random_unroll(shape, state, output)
+
+  def unroll_bytes(self):
+    """What the unroll holds, as bytes without names."""
+    return b''.join(
+        leaf.tobytes() for leaf in tree.flatten(
+            (self.unroll.agent_state, self.unroll.env_outputs,
+             self.unroll.agent_outputs)))
+
+
+def _random_unroll(shape, state, output):
+  """One unroll, without a version of the weights, of random frames."""
+  length = shape.unroll_length + 1
+  steps = lambda dtype: np.zeros([length], dtype)
+  height, width, channels = shape.frame
+  frames = np.random.default_rng(0).integers(
+      0, 256, (length + channels, height, width), np.uint8)
+  # As on Atari, a stack has all but one frame from the stack before.
+  frames = np.ascontiguousarray(np.stack(
+      [np.moveaxis(frames[t:t + channels], 0, -1) for t in range(length)]))
+  return trajectories.ActorOutput(
+      level_name=_LEVEL,
+      agent_state=tree.map_structure(lambda a: a[0], state),
+      env_outputs=environments.StepOutput(
+          steps(np.float32),
+          environments.StepOutputInfo(steps(np.float32), steps(np.int32)),
+          steps(np.bool_), (frames,)),
+      agent_outputs=tree.map_structure(
+          lambda a: np.repeat(a, length, axis=0), output),
+      policy_version=None)
+
+
+@contextlib.contextmanager
+def _bare_server(answer, messages):
+  """A service that does nothing with unrolls.
+
+  Args:
+    answer: A function of an unroll's message that returns the answer's.
+    messages: A `_Messages`.
+  """
+  weights = messages.weights_layout.encode(
+      protocol.WeightsMessage(np.int64(0), messages.weights))
+  unary = grpc.unary_unary_rpc_method_handler
+  server = grpc.server(
+      concurrent.futures.ThreadPoolExecutor(256),
+      options=protocol.channel_options(1 << 30))
+  server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(
+      protocol.SERVICE, dict(
+          PutUnroll=unary(lambda message, context: answer(message)),
+          GetWeights=unary(lambda message, context: weights)))])
+  port = server.add_insecure_port('localhost:0')
+  server.start()
+  yield port
+  server.stop(None).wait()
+
+
+@contextlib.contextmanager
+def _our_server(messages):
+  service = service_lib.Service(
+      'localhost:0', _AGREEMENT, [_LEVEL], messages.unroll_layout,
+      messages.weights_layout, lambda unroll: None,
+      lambda *unused_episode: None, _SECURITY)
+  service.update(messages.weights, 0)
+  yield service.port
+  service.close()
+
+
+def _serve(name, shape, connection):
+  """Runs a server in a process of its own until the connection ends."""
+  with _SIDES[name].make_server(_Messages(shape)) as port:
+    connection.send(port)
+    with contextlib.suppress(EOFError):
+      connection.recv()
+
+
+def _bare_caller(messages, port, unrolls_per_call):
+  """Returns functions that send an unroll and get weights, and a closer.
+
+  The first two take whether to return only once everything has been answered.
+  """
+  channel = grpc.insecure_channel(
+      f'localhost:{port}', protocol.channel_options(1 << 30))
+  put, get = (channel.unary_unary(f'/{protocol.SERVICE}/{name}')
+              for name in ('PutUnroll', 'GetWeights'))
+  message = messages.unroll_bytes() * unrolls_per_call
+  return (lambda unused_wait: put(message), lambda unused_wait: get(bytes(16)),
+          channel.close)
+
+
+def _our_caller(messages, port, unrolls_per_call):
+  client = client_lib.LearnerClient(
+      f'localhost:{port}', _AGREEMENT, 0, [_LEVEL],
+      lambda unused_num_levels: messages.unroll_layout,
+      messages.weights_layout, _SECURITY)
+  _, version = client.get_weights(-1)
+  unrolls = [messages.unroll._replace(
+      policy_version=version)] * unrolls_per_call
+  return (lambda wait: client.put_unrolls(unrolls, wait),
+          lambda unused_wait: client.get_weights(-1), client.close)
+
+
+_Side = collections.namedtuple('_Side', 'make_server make_caller')
+_SIDES = dict(
+    plain=_Side(functools.partial(_bare_server, lambda message: b''),
+                _bare_caller),
+    echo=_Side(functools.partial(_bare_server, lambda message: message),
+               _bare_caller),
+    ours=_Side(_our_server, _our_caller))
+_Figures = collections.namedtuple(
+    '_Figures', 'unrolls_per_second gets_per_second server_seconds_per_unroll')
+_Stretch = collections.namedtuple('_Stretch', 'calls_per_second server_cores')
+
+
+def _cpu_seconds(process):
+  times = process.cpu_times()
+  return times.user + times.system
+
+
+def _repeat_calls(calls, seconds, server):
+  """Measures functions that threads call in parallel; returns a `_Stretch`."""
+  counts = [0] * len(calls)
+  begin, stop = threading.Barrier(len(calls) + 1), threading.Event()
+
+  def repeat(i):
+    begin.wait()
+    while not stop.is_set():
+      calls[i](False)
+      counts[i] += 1
+    calls[i](True)
+    counts[i] += 1
+
+  threads = [threading.Thread(target=repeat, args=[i])
+             for i in range(len(calls))]
+  for thread in threads:
+    thread.start()
+  begin.wait()
+  start, cpu = time.perf_counter(), _cpu_seconds(server)
+  time.sleep(seconds)
+  stop.set()
+  # Large calls of many connections end all at once: only whole ones count.
+  for thread in threads:
+    thread.join()
+  elapsed = time.perf_counter() - start
+  return _Stretch(
+      sum(counts) / elapsed, (_cpu_seconds(server) - cpu) / elapsed)
+
+
+def _drive(shape, servers, num_connections, unrolls_per_call, seconds, barrier):
+  """Calls the servers in turns, from a process of its own.
+
+  Args:
+    shape: A `Shape`.
+    servers: A dict of name to process id and port, for every one of `_SIDES`.
+    num_connections: Connections to each.
+    unrolls_per_call: Unrolls that are sent at once.
+    seconds: To measure for, each.
+    barrier: Where the processes that do the same meet.
+
+  Returns:
+    A dict of name to a list, by turn, of the `_Stretch`es of unrolls and of
+    weights.
+  """
+  try:
+    messages = _Messages(shape)
+    callers = {
+        name: [_SIDES[name].make_caller(messages, port, unrolls_per_call)
+               for _ in range(num_connections)]
+        for name, (_, port) in servers.items()}
+    # Connects, and raises if they cannot be called.
+    for put, get, _ in itertools.chain(*callers.values()):
+      put(True)
+      get(True)
+    stretches = {name: [] for name in servers}
+    # The machine's speed changes, so that only neighbours compare.
+    for _ in range(_NUM_TURNS):
+      for name, (pid, _) in servers.items():
+        server = psutil.Process(pid)
+        puts, gets, _ = zip(*callers[name])
+        pair = []
+        for calls in puts, gets:
+          barrier.wait(_START_SECONDS)
+          pair.append(_repeat_calls(calls, seconds / _NUM_TURNS, server))
+        stretches[name].append(pair)
+    for _, _, close in itertools.chain(*callers.values()):
+      close()
+    return stretches
+  except BaseException:
+    barrier.abort()
+    raise
+
+
+def _drive_together(context, shape, servers, num_connections, unrolls_per_call,
+                    seconds):
+  """Calls the servers from a process per core; returns name to `_Figures`."""
+  num_processes = min(num_connections, len(os.sched_getaffinity(0)))
+  shares = [num_connections * (i + 1) // num_processes -
+            num_connections * i // num_processes for i in range(num_processes)]
+  with (context.Manager() as manager,
+        concurrent.futures.ProcessPoolExecutor(
+            num_processes, context) as executor):
+    barrier = manager.Barrier(num_processes)
+    futures = [
+        executor.submit(_drive, shape, servers, share, unrolls_per_call,
+                        seconds, barrier) for share in shares]
+    # In the order in which they end: what broke the barrier comes first.
+    processes = [future.result()
+                 for future in concurrent.futures.as_completed(futures)]
+  figures = {}
+  for name in servers:
+    # [processes, turns, unrolls or weights, rate or cores].
+    stretches = np.array([process[name] for process in processes])
+    rates = stretches[..., 0].sum(axis=0).mean(axis=0)
+    cores = stretches[..., 0, 1].mean()
+    unrolls_per_second = rates[0] * unrolls_per_call
+    figures[name] = _Figures(
+        unrolls_per_second, rates[1], cores / unrolls_per_second)
+  return figures
+
+
+def _measure(shape, num_connections, unrolls_per_call, seconds):
+  """Returns `_Figures` by name, and bytes by which our server has grown."""
+  context = multiprocessing.get_context('spawn')
+  with contextlib.ExitStack() as stack:
+    servers = {}
+    for name in _SIDES:
+      connection, theirs = context.Pipe()
+      server = context.Process(target=_serve, args=(name, shape, theirs))
+      server.start()
+      theirs.close()
+      stack.callback(server.join)
+      stack.callback(connection.close)
+      servers[name] = server.pid, connection.recv()
+    process = psutil.Process(servers['ours'][0])
+    before = process.memory_info().rss
+    figures = _drive_together(
+        context, shape, servers, num_connections, unrolls_per_call, seconds)
+    return figures, process.memory_info().rss - before
+
+
+def measure_transport(seconds, connections=CONNECTIONS,
+                      unrolls_per_call=UNROLLS_PER_CALL, shapes=None):
+  """Measures unrolls of some shapes over several numbers of connections.
+
+  Prints a table, line by line, as it goes.
+
+  Args:
+    seconds: For each of unrolls and weights, ours, plain and echo.
+    connections: Numbers of connections.
+    unrolls_per_call: Numbers of unrolls that are sent at once, or the most that
+      a call takes.
+    shapes: A dict of name to `Shape`; by default `SHAPES`.
+
+  Returns:
+    A dict of shape to a list, for each of `unrolls_per_call` in the order of
+    `connections`, of dicts: `connections`, `unrolls_per_call`; `unroll_mb` and
+    `weights_mb`, megabytes (10^6 bytes) of one, as it is used;
+    `unrolls_mb_per_second` and `weights_per_second` of ours;
+    `plain_unrolls_mb_per_second`, `echo_unrolls_mb_per_second` (counted once)
+    and `plain_weights_per_second`, what plain gRPC makes of it;
+    `unrolls_ratio` and `unrolls_echo_ratio`, ours to those;
+    `unrolls_mb_per_learner_cpu_second`;
+    `frames_per_second`, environment frames with 4 action repeats;
+    `memory_kb_per_connection`, by which the learner's process has grown.
+  """
+  results = {}
+  for name, shape in (shapes or SHAPES).items():
+    messages = _Messages(shape)
+    unroll_mb = len(messages.unroll_bytes()) / 1e6
+    weights_mb = messages.weights_layout.num_bytes / 1e6
+    print(f'{name}: unrolls of {unroll_mb:.2f} MB, weights of '
+          f'{weights_mb:.2f} MB', flush=True)
+    results[name] = []
+    most = protocol.max_unrolls_per_call(messages.unroll_layout)
+    for per_call, count in itertools.product(
+        sorted({min(number, most) for number in unrolls_per_call}),
+        connections):
+      figures, growth = _measure(shape, count, per_call, seconds)
+      ours, plain, echo = (
+          figures[side] for side in ('ours', 'plain', 'echo'))
+      results[name].append(dict(
+          connections=count,
+          unrolls_per_call=per_call,
+          unroll_mb=unroll_mb,
+          weights_mb=weights_mb,
+          unrolls_mb_per_second=ours.unrolls_per_second * unroll_mb,
+          plain_unrolls_mb_per_second=plain.unrolls_per_second * unroll_mb,
+          echo_unrolls_mb_per_second=echo.unrolls_per_second * unroll_mb,
+          unrolls_ratio=ours.unrolls_per_second / plain.unrolls_per_second,
+          unrolls_echo_ratio=ours.unrolls_per_second / echo.unrolls_per_second,
+          weights_per_second=ours.gets_per_second,
+          plain_weights_per_second=plain.gets_per_second,
+          unrolls_mb_per_learner_cpu_second=(
+              unroll_mb / ours.server_seconds_per_unroll),
+          frames_per_second=ours.unrolls_per_second * shape.unroll_length * 4,
+          memory_kb_per_connection=growth / 1e3 / count))
+      print(_row_text(results[name][-1]), flush=True)
+  return results
+
+
+def _row_text(row):
+  return (f'  {row["connections"]:3d} connections, '
+          f'{row["unrolls_per_call"]} unrolls a call: '
+          f'{row["unrolls_mb_per_second"]:6.0f} MB/s, plain gRPC '
+          f'{row["plain_unrolls_mb_per_second"]:6.0f}, '
+          f'{100 * row["unrolls_ratio"]:.0f} %, echoed '
+          f'{row["echo_unrolls_mb_per_second"]:.0f}, '
+          f'{100 * row["unrolls_echo_ratio"]:.0f} %, '
+          f'{row["frames_per_second"]:.0f} frames/s, '
+          f'{row["unrolls_mb_per_learner_cpu_second"]:.0f} MB per CPU second '
+          f'of the learner; weights '
+          f'{row["weights_per_second"]:.0f}/s, plain '
+          f'{row["plain_weights_per_second"]:.0f}/s; '
+          f'{row["memory_kb_per_connection"]:.0f} kB a connection')

@@ -1,0 +1,309 @@
+"""The training run: connects its parts, and turns the wheel."""
+
+import contextlib
+import math
+import time
+
+from absl import logging
+import tensorflow as tf
+
+from scalable_agent import staging
+from scalable_agent.assembly import agent as agent_assembly
+from scalable_agent.assembly import devices as devices_assembly
+from scalable_agent.assembly import learner as learner_assembly
+from scalable_agent.assembly import policy as policy_assembly
+from scalable_agent.process import signals
+from scalable_agent.process import timing
+from scalable_agent.training import actor_threads
+from scalable_agent.training import checkpoint
+from scalable_agent.training import logdir
+from scalable_agent.training import metrics
+from scalable_agent.training import peers as peers_lib
+
+# Consecutive updates with gradients that are not finite before a run stops.
+MAX_SKIPPED_UPDATES = 100
+
+
+class TrainingError(RuntimeError):
+  """Training cannot go on; the message says why, the last state is saved."""
+
+
+class Run:
+  """The parts of a training run, connected and started.
+
+  Attributes:
+    learner: The `learner.Learner`.
+    queue: The `staging.TrajectoryQueue` that actors put unrolls into.
+    reporter: What notes episodes and updates, a `metrics.Reporter` or, where
+      another learner writes, a `metrics.Forwarder`.
+    times: A `timing.StageTimes`.
+  """
+
+  def __init__(self, config, facts, devices, make_actors,
+               peers=peers_lib.Alone()):
+    """Restores the newest checkpoint, and starts all threads.
+
+    Args:
+      config: A `config.Config`.
+      facts: Has `num_actions` and `observation_spec`, as an
+        `environments.Pool`.
+      devices: A `devices.Devices`.
+      make_actors: A function of an agent, a policy (None if the policy runs in
+        actor jobs), a function that takes an `ActorOutput`, one that takes an
+        `Episode`, and a `timing.StageTimes`. It starts actors, which have the
+        methods of `actor_threads.ActorThreads`.
+      peers: Of `peers.join`: the other learners. The first writes to the log
+        directory.
+    """
+    self._config = config
+    self._is_one_of_several = peers.strategy is not None
+    agent = agent_assembly.create_agent(config, facts)
+    written_facts = logdir.facts_of(facts)
+    peers.check_settings(config, written_facts)
+    if peers.is_first:
+      for line in logdir.prepare(config, written_facts):
+        logging.warning('Differs from the run so far: %s', line)
+    self.learner = learner_assembly.create_learner(
+        config, agent, devices, peers.strategy)
+    self._checkpointer = self._restore() if peers.is_first else None
+    peers.share_state(self.learner)
+    self.reporter = metrics.Reporter(
+        config.logdir, self.learner.frames, config.total_environment_frames,
+        config.log_interval_secs, config.level_name) if peers.is_first else (
+            metrics.Forwarder())
+    self.times = timing.StageTimes()
+    self.queue = staging.TrajectoryQueue(config.queue_capacity)
+    self._source = learner_assembly.create_source(config, self.queue)
+    self._staging = staging.StagingArea(
+        self._source, config.learner_batch_size,
+        lambda batch: (batch, self.learner.place(batch)))
+    self._policy = self._batched_policy = None
+    if not config.leaves_acting_to_others:
+      self._policy, self._batched_policy = policy_assembly.create_policy(
+          config, agent, devices, self.learner.weights(), self.learner.steps)
+    self._actors = make_actors(
+        agent, self._batched_policy, self.queue.put, self.reporter.episode,
+        self.times)
+    self._actors.publish(self.learner.weights(), self.learner.steps)
+    self._saved_time = self._waiting_since = time.time()
+
+  def _restore(self):
+    config = self._config
+    checkpointer = checkpoint.Checkpointer(
+        config.logdir, self.learner, config.to_json(), config.keep_checkpoints)
+    path = checkpointer.restore()
+    if path:
+      logging.info('Resuming from %s', path)
+    return checkpointer
+
+  def next_batch(self, stop, seconds=math.inf):
+    """Returns the next batch.
+
+    Args:
+      stop: A `threading.Event`.
+      seconds: How long to wait, about.
+
+    Returns:
+      A pair of the `Batch` and the same on the learner's devices; None when
+      `stop` is set or time is up.
+
+    Raises:
+      TrainingError: There has been none for too long.
+    """
+    deadline = time.time() + seconds
+    with self.times.stage('learner_wait'):
+      while not stop.is_set():
+        self._actors.check()
+        try:
+          return self._staging.get(timeout=.5)
+        except TimeoutError:
+          self._check_waiting()
+        if time.time() >= deadline:
+          break
+    return None
+
+  def _check_waiting(self):
+    if not self._actors.are_expected():
+      self._waiting_since = time.time()
+    waited = time.time() - self._waiting_since
+    if waited > self._config.batch_timeout_secs:
+      raise TrainingError(
+          f'No batch of {self._config.learner_batch_size} unrolls within '
+          f'{waited:.0f} s (--batch_timeout_secs): {len(self.queue)} are in '
+          'the queue. The environments are stuck, or too slow for this limit.')
+
+  def train_on(self, staged):
+    """Updates the weights, and gives them to the actors.
+
+    Args:
+      staged: Of `next_batch`.
+
+    Returns:
+      A dict of floats, see `Learner.step`.
+    """
+    batch, placed = staged
+    lags = self.policy_lags(batch)
+    with self.times.stage('learner_step'):
+      logs, priorities = self.learner.step(placed)
+    if priorities is not None:
+      self._source.update(batch.keys, priorities)
+    with self.times.stage('learner_publish'):
+      self._publish()
+    self.reporter.step(self.learner.frames, logs, lags,
+                       batch.unrolls.agent_outputs.action)
+    self._waiting_since = time.time()
+    return logs
+
+  def _publish(self):
+    weights, steps = self.learner.weights(), self.learner.steps
+    if self._policy:
+      self._policy.update(weights, steps)
+    self._actors.publish(weights, steps)
+
+  def policy_lags(self, batch):
+    """Updates since the new unrolls of a `Batch` were begun, int64."""
+    return self.learner.steps - (
+        batch.unrolls.policy_version[~batch.is_replayed])
+
+  def take_batch_sizes(self):
+    """A Counter of the sizes of the policy's batches since the last call."""
+    if self._batched_policy is None:
+      return {}
+    return self._batched_policy.take_batch_sizes()
+
+  def due(self):
+    """Returns a `peers.Due` by this learner's clock."""
+    return peers_lib.Due(
+        self.reporter.due(),
+        time.time() - self._saved_time >= self._config.save_checkpoint_secs)
+
+  def save(self):
+    """Saves a checkpoint, or leaves that to the learner that does."""
+    if self._checkpointer:
+      self._checkpointer.save()
+    self._saved_time = time.time()
+    if self._is_one_of_several:
+      logging.info('Weights at frame %d: %s', self.learner.frames,
+                   peers_lib.weights_hash(self.learner.weights()))
+
+  def report(self):
+    """Writes metrics and progress."""
+    sizes = self.take_batch_sizes()
+    self.reporter.write(
+        self.learner.steps,
+        dict(self._actors.gauges(),
+             queue_size=len(self.queue),
+             inference_batch_mean=(
+                 sum(size * count for size, count in sizes.items()) /
+                 max(sum(sizes.values()), 1))),
+        self.times.take())
+
+  def close(self):
+    """Ends all threads and environments, and writes what is left to write."""
+    self._staging.close()
+    if self._batched_policy:
+      self._batched_policy.close()
+    self._actors.close()
+    self.report()
+    self.reporter.close()
+
+  @property
+  def done(self):
+    """Whether the frames are used up."""
+    return self.learner.frames >= self._config.total_environment_frames
+
+  def finish(self):
+    """Lets the actors know that training is done."""
+    self._actors.finish()
+
+
+def train(config, start_actors=actor_threads.start):
+  """Trains until the frames are used up or a signal says stop.
+
+  Args:
+    config: A `config.Config`.
+    start_actors: A function of the configuration and a `contextlib.ExitStack`
+      that returns the environments' facts and the `make_actors` of `Run`.
+
+  Raises:
+    config.ConfigError: The configuration cannot work, or the log directory is
+      another run's.
+    environments.PoolError: Environments cannot be made, or died.
+    checkpoint.CheckpointError: There are checkpoints, and all are corrupt.
+    peers.PeerError: Another learner failed or is gone.
+    TrainingError: Training cannot go on.
+  """
+  devices = devices_assembly.choose(config)
+  peers = peers_lib.join(config, devices)
+  try:
+    with signals.stop_on_signals('saving and stopping') as stop:
+      with contextlib.ExitStack() as stack:
+        facts, make_actors = start_actors(config, stack)
+        run = Run(config, facts, devices, make_actors, peers)
+        stack.callback(run.save)
+        stack.callback(run.close)
+        logging.info(
+            'Training %s with %s: learner on %s, inference on %s, XLA %s',
+            config.level_name, config.architecture, ', '.join(devices.learner),
+            devices.inference, 'on' if devices.jit_compile_learner else 'off')
+        loop(config, run, peers, stop)
+      peers.finish()
+  except tf.errors.OpError as e:
+    peers.check(e)
+    raise
+
+
+def loop(config, run, peers, stop):
+  """Trains on one batch after the other, together with the other learners.
+
+  Args:
+    config: A `config.Config`.
+    run: A `Run`.
+    peers: Of `peers.join`.
+    stop: A `threading.Event` that ends the loop, of all learners.
+
+  Raises:
+    peers.PeerError: Another learner failed or is gone.
+    TrainingError: Training cannot go on.
+    Exception: What ended an actor.
+  """
+  staged = None
+  skipped_in_a_row = 0
+  while not run.done:
+    failure = None
+    if staged is None:
+      try:
+        staged = run.next_batch(stop, peers.poll_seconds)
+      except Exception as e:  # Raised again once the others know.
+        failure = e
+    with run.times.stage('learner_peers'):
+      verdict = peers.vote(
+          staged is not None, stop.is_set(), failure, run.due())
+    if verdict.stops:
+      break
+    if not verdict.trains:
+      continue
+    logs = run.train_on(staged)
+    staged = None
+    skipped_in_a_row = skipped_in_a_row + 1 if logs['skipped'] else 0
+    if skipped_in_a_row >= MAX_SKIPPED_UPDATES:
+      raise TrainingError(_not_finite(config, skipped_in_a_row))
+    if verdict.due.report:
+      peers.share_episodes(run.reporter)
+      run.report()
+    if verdict.due.save:
+      run.save()
+      peers.compare(run.learner)
+  peers.share_episodes(run.reporter)
+  if run.done:
+    run.finish()
+
+
+def _not_finite(config, num_updates):
+  return (
+      f'The gradients of {num_updates} updates in a row were not finite. The '
+      'weights as they are, finite but perhaps useless, are saved in '
+      f'{config.logdir}; move that checkpoint away to resume from the one '
+      'before it, with a smaller --learning_rate than '
+      f'{config.learning_rate:g} or a larger --epsilon than '
+      f'{config.epsilon:g}.')

@@ -1,0 +1,62 @@
+"""What passes from acting to learning: steps, unrolls, episodes and batches.
+
+T is the number of agent steps of an unroll, B the number of unrolls of a batch.
+"""
+
+import collections
+
+import numpy as np
+
+AgentOutput = collections.namedtuple(
+    'AgentOutput', 'action policy_logits baseline')
+AgentOutput.__doc__ = """What the agent computes from a `StepOutput`.
+
+  action: int32 [..., B], sampled from the policy.
+  policy_logits: float32 [..., B, NUM_ACTIONS], un-normalised.
+  baseline: float32 [..., B], the value estimate.
+"""
+
+ActorOutput = collections.namedtuple(
+    'ActorOutput',
+    'level_name agent_state env_outputs agent_outputs policy_version')
+ActorOutput.__doc__ = """An unroll, or B of them.
+
+Entry t of `agent_outputs` led to entry t of `env_outputs`; entry 0 of both
+repeats the last of the unroll before.
+
+  level_name: String; a list of B.
+  agent_state: The core state before entry 0, [...]; [B, ...].
+  env_outputs: A `StepOutput` of [T+1, ...] arrays; [T+1, B, ...].
+  agent_outputs: An `AgentOutput` of [T+1, ...] arrays; [T+1, B, ...].
+  policy_version: int64, the update whose weights took the first action; [B].
+"""
+
+Episode = collections.namedtuple(
+    'Episode', 'level_name episode_return episode_frames')
+Episode.__doc__ = """A finished episode.
+
+  level_name: String.
+  episode_return: Float, the sum of its unclipped rewards. On Atari, of all
+    lives.
+  episode_frames: Int, its length in environment frames.
+"""
+
+Batch = collections.namedtuple('Batch', 'unrolls is_replayed weights keys')
+Batch.__doc__ = """What an update trains on.
+
+  unrolls: An `ActorOutput` of B unrolls. What a source returns has a list of B
+    single ones in its place.
+  is_replayed: bool [B], the unroll was in a batch before.
+  weights: float32 [B], by which an algorithm may weigh the unroll's loss.
+  keys: int64 [B], what the source knows the unroll by; -1 if it has no name.
+"""
+
+
+def new_batch(unrolls):
+  """Returns a `Batch` of unrolls, a list, that come from actors."""
+  size = len(unrolls)
+  return Batch(
+      unrolls,
+      is_replayed=np.zeros([size], bool),
+      weights=np.ones([size], np.float32),
+      keys=np.full([size], -1, np.int64))

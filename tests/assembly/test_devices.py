@@ -1,0 +1,122 @@
+"""The choice of devices, on machines with made-up GPUs."""
+
+import os
+
+import pytest
+import tensorflow as tf
+
+from scalable_agent import config as config_lib
+from scalable_agent.assembly import devices
+
+
+@pytest.fixture
+def machine(monkeypatch):
+  """Makes TensorFlow report GPUs, and records what it is told."""
+
+  class Machine:
+    gpus = 0
+    threads = None
+    growing = ()
+    logical = 1
+
+  def physical(kind):
+    return [f'{kind}:{i}' for i in range(machine.gpus if kind == 'GPU' else 1)]
+
+  def grow(gpu, on):
+    assert on
+    machine.growing += (gpu,)
+
+  machine = Machine()
+  monkeypatch.setattr(tf.config, 'list_physical_devices', physical)
+  monkeypatch.setattr(tf.config.experimental, 'set_memory_growth', grow)
+  monkeypatch.setattr(
+      tf.config.threading, 'set_intra_op_parallelism_threads',
+      lambda threads: setattr(machine, 'threads', threads))
+  monkeypatch.setattr(
+      tf.config, 'set_logical_device_configuration',
+      lambda device, logical: setattr(machine, 'logical', len(logical)))
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(8))
+  return machine
+
+
+def _choose(count=0, inference='', xla='auto', threads=0, **kwargs):
+  return tuple(devices.choose_devices(
+      count, inference, xla, threads, **kwargs))
+
+
+def test_a_cpu_shares_its_cores(machine):
+  assert _choose() == (['/cpu:0'], '/cpu:0', False, False)
+  assert machine.threads == 4 and machine.logical == 1
+  assert _choose(xla='on') == (['/cpu:0'], '/cpu:0', True, True)
+  _choose(threads=7)
+  assert machine.threads == 7
+  _choose(has_policy=False)
+  assert machine.threads == 8
+  _choose(threads=7, has_policy=False)
+  assert machine.threads == 7
+
+
+@pytest.mark.parametrize('values, threads', [
+    (dict(), 4), (dict(task=0), 8), (dict(task=0, inference='learner'), 4),
+    (dict(task=0, mode='test'), 4), (dict(task=0, intra_op_threads=3), 3)])
+def test_a_configuration_says_whether_there_is_a_policy(
+    machine, values, threads):
+  """Where all acting is left to others, the learner takes all cores."""
+  config = config_lib.resolve(
+      dict(level_name='pong', num_learner_devices=2, xla='on',
+           inference_device='cpu:0', **values))
+  assert tuple(devices.choose(config)) == (
+      ['/cpu:0', '/cpu:1'], '/cpu:0', True, True)
+  assert (machine.threads, machine.logical) == (threads, 2)
+
+
+def test_one_core_is_a_thread(machine, monkeypatch):
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(1))
+  _choose()
+  assert machine.threads == 1
+
+
+def test_threads_that_cannot_be_changed_are_no_error(machine, monkeypatch):
+  def refuse(threads):
+    raise RuntimeError('cannot be modified after initialization')
+
+  monkeypatch.setattr(
+      tf.config.threading, 'set_intra_op_parallelism_threads', refuse)
+  assert _choose(threads=3)[0] == ['/cpu:0']
+
+
+def test_replicas_without_gpus_are_logical_cpus(machine):
+  assert _choose(2)[0] == ['/cpu:0', '/cpu:1']
+  assert machine.logical == 2
+
+
+@pytest.mark.parametrize('gpus, count, inference, expected', [
+    (1, 0, '', (['/gpu:0'], '/gpu:0', True, True)),
+    (2, 0, '', (['/gpu:0', '/gpu:1'], '/gpu:0', True, True)),
+    (2, 1, '', (['/gpu:0'], '/gpu:0', True, True)),
+    (1, 0, 'gpu:0', (['/gpu:0'], '/gpu:0', True, True)),
+    (2, 0, 'gpu:1', (['/gpu:0'], '/gpu:1', True, True)),
+    (2, 0, 'gpu:0', (['/gpu:1'], '/gpu:0', True, True)),
+    (2, 2, 'gpu:0', (['/gpu:1', '/gpu:0'], '/gpu:0', True, True)),
+    (2, 0, 'cpu:0', (['/gpu:0', '/gpu:1'], '/cpu:0', True, False)),
+])
+def test_gpus(machine, gpus, count, inference, expected):
+  machine.gpus = gpus
+  assert _choose(count, inference) == expected
+  assert machine.growing == tuple(f'GPU:{i}' for i in range(gpus))
+  assert machine.threads == 0  # TensorFlow's own choice.
+  assert _choose(count, inference, xla='off')[2:] == (False, False)
+
+
+@pytest.mark.parametrize('gpus, count, inference, stated', [
+    (2, 3, '', ('--num_learner_devices=3', '2 GPUs')),
+    (1, 0, 'gpu:1', ('--inference_device=gpu:1', 'cpu:0, gpu:0')),
+    (0, 0, 'gpu:0', ('--inference_device=gpu:0', 'has cpu:0.')),
+    (0, 0, 'tpu', ('--inference_device=tpu',)),
+])
+def test_what_is_not_there_is_named(machine, gpus, count, inference, stated):
+  machine.gpus = gpus
+  with pytest.raises(config_lib.ConfigError) as caught:
+    _choose(count, inference)
+  for text in stated:
+    assert text in str(caught.value)

@@ -1,0 +1,281 @@
+"""Settings that cannot work, alone or together, are refused in one line."""
+
+import os
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import pytest
+
+from scalable_agent import config as config_lib
+from scalable_agent import suites
+from tests.config.command_line import message_of
+from tests.config.command_line import resolve
+
+# -- Checks -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('name, values, good', [
+    *[(name, (0, -1), 1) for name in (
+        'batch_size', 'unroll_length', 'num_action_repeats',
+        'total_environment_frames', 'test_num_episodes', 'width', 'height',
+        'keep_checkpoints', 'inference_minimum_batch_size',
+        'replay_capacity')],
+    *[(name, (-1,), 0) for name in (
+        'num_learner_devices', 'intra_op_threads', 'num_pools',
+        'pool_batch_size',
+        'environment_threads', 'inference_timeout_ms')],
+    *[(name, (-1., 'nan'), 0) for name in (
+        'clip_rho_threshold', 'clip_pg_rho_threshold')],
+    *[(name, (-1., 'nan', 'inf'), 0) for name in (
+        'gradient_norm_clip', 'learning_rate', 'entropy_cost', 'baseline_cost',
+        'momentum')],
+    *[(name, (-.1, 1.1, 'nan'), .5) for name in (
+        'discounting', 'decay', 'vtrace_lambda')],
+    ('replay_proportion', (-.25, 1., 2., 'nan', .51, .999999999999), .5),
+    *[(name, (0, -1., 'nan'), .1) for name in (
+        'epsilon', 'log_interval_secs', 'save_checkpoint_secs',
+        'batch_timeout_secs')],
+    ('epsilon', ('inf',), .1),
+    ('seed', (-1, -3, 2_000_000_001, 2**31 - 1, 3_000_000_000), 0),
+    ('seed', (10**30,), 2_000_000_000),
+    ('task', (-2,), -1),
+    ('num_actors', (0, -2, 33), 34),
+    ('queue_capacity', (31, 1, -1), 32),
+    ('pool_batch_size', (3, 17), 4),
+    ('inference_maximum_batch_size', (0, 15), 16),
+])
+def test_values_that_cannot_work(name, values, good):
+  """The message names flag and value; a value that can work gets none."""
+  others = dict(level_name='pong', num_pools=2)
+  for value in values:
+    shown = type(config_lib.SETTINGS[name].default)(value)
+    assert f'--{name}={shown} cannot work: ' in message_of(
+        **dict(others, **{name: value}))
+  assert getattr(resolve(**dict(others, **{name: good})), name) == good
+
+
+def test_every_check_of_a_single_value_is_made():
+  """Those above and the rest; what is declared is what is tested."""
+  for name, declared in config_lib.SETTINGS.items():
+    if declared.check is None:
+      continue
+    value = 'no/torso' if declared.type is str else declared.type(-1e9)
+    assert not declared.check.holds(value)
+    assert message_of(level_name='pong', **{name: value}) == (
+        f'--{name}={value} cannot work: {declared.check.expected}.')
+
+
+@pytest.mark.parametrize('network, works', [
+    ('deep', True), ('shallow', True), ('vector', True), ('auto', True),
+    ('my_networks:Padded', True), ('package.my_networks:Padded', True),
+    ('depe', False), ('', False), ('my_networks:', False), (':Padded', False),
+    ('my_networks.Padded', False), ('a:b:c', False)])
+def test_a_network_is_named_or_a_class_of_the_users(network, works):
+  if works:
+    assert resolve(level_name='pong', network=network).network == network
+  else:
+    message = message_of(level_name='pong', network=network)
+    assert f'--network={network} cannot work: ' in message
+    assert 'shallow' in message and 'package.module:Name' in message
+
+
+@pytest.mark.parametrize('typo, meant', [
+    ('pogn', 'pong'), ('SpaceInvaders', 'space_invaders'),
+    ('rooms_watermase', 'rooms_watermaze'), ('dmlab-30', 'dmlab30'),
+    ('', 'gym:')])
+def test_a_level_name_that_is_mistyped_gets_the_nearest(typo, meant):
+  message = message_of(level_name=typo)
+  assert f'--level_name={typo} ' in message
+  assert meant in message
+
+
+def test_a_batch_has_to_divide_among_the_learner_devices():
+  message = message_of(level_name='pong', batch_size=9, num_learner_devices=2)
+  assert '--batch_size=9 ' in message
+  assert '--num_learner_devices=2' in message
+  resolve(level_name='pong', batch_size=9, num_learner_devices=3)
+
+
+def test_replay_takes_a_share_of_every_batch():
+  config = resolve(level_name='pong', replay_proportion=.75)
+  assert (config.num_new_unrolls, config.num_replayed_unrolls) == (8, 24)
+  assert config.frames_per_step == 8 * 20 * 4
+  assert resolve(level_name='pong', replay_proportion=.75,
+                 queue_capacity=8).queue_capacity == 8
+  assert '--queue_capacity=7 ' in message_of(
+      level_name='pong', replay_proportion=.75, queue_capacity=7)
+  config = resolve(**dict(_TWO_LEARNERS, replay_proportion=.75))
+  assert (config.num_new_unrolls, config.num_replayed_unrolls) == (4, 12)
+  assert config.frames_per_step == 8 * 20 * 4
+
+
+@pytest.mark.parametrize('proportion, shown', [(.5, '1.5'), (.1, '0.3')])
+def test_replay_of_a_part_of_an_unroll(proportion, shown):
+  message = message_of(
+      level_name='pong', batch_size=3, replay_proportion=proportion)
+  assert f'--replay_proportion={proportion} ' in message
+  assert f'of 3 unrolls in a batch, that is {shown}' in message
+
+
+def test_a_third_is_as_good_as_a_float_can_say():
+  config = resolve(level_name='pong', batch_size=9, replay_proportion=1 / 3)
+  assert config.num_replayed_unrolls == 3
+
+
+_TWO_LEARNERS = dict(level_name='pong', learner_hosts='a:8000,b:8001', task=1,
+                     insecure_network=True)
+
+
+def test_learners_share_a_batch():
+  config = resolve(**_TWO_LEARNERS)
+  assert config.num_learners == 2
+  assert config.collective_hosts == ['a:9000', 'b:9001']
+  assert (config.batch_size, config.learner_batch_size) == (32, 16)
+  assert config.queue_capacity == 16
+  assert config.frames_per_step == 32 * 20 * 4
+  assert resolve(**_TWO_LEARNERS, collective_hosts='c:1,d:2'
+                ).collective_hosts == ['c:1', 'd:2']
+
+
+def test_pools_are_of_the_jobs_that_have_them():
+  """A learner job has none, and an actor job's have --envs_per_actor."""
+  values = dict(level_name='pong', task=0, num_actors=3, envs_per_actor=8,
+                num_pools=2, pool_batch_size=4)
+  assert resolve(**values, job_name='learner').pool_batch_size == 4
+  assert resolve(**values, job_name='actor').num_environments == 8
+  assert '--num_actors=3' in message_of(**dict(values, task=-1))
+  assert '--envs_per_actor=9' in message_of(
+      **dict(values, envs_per_actor=9), job_name='actor')
+
+
+def test_one_learner_has_the_whole_batch():
+  """That of one job, that of several machines, and neither actors nor tests."""
+  for values in (dict(task=-1), dict(job_name='actor', insecure_network=False),
+                 dict(learner_hosts='a:8000', task=0), dict(mode='test')):
+    config = resolve(**dict(_TWO_LEARNERS, **values))
+    assert config.num_learners == 1
+    assert config.learner_batch_size == config.queue_capacity == 32
+
+
+@pytest.mark.parametrize('values, expected', [
+    (dict(job_name='learner', task=0), True),
+    (dict(job_name='learner', task=0, inference='learner'), False),
+    (dict(job_name='actor', task=0), False),
+    (dict(task=-1), False),
+    (dict(task=-1, mode='test'), False),
+])
+def test_who_leaves_acting_to_others(values, expected):
+  config = resolve(level_name='pong', **values)
+  assert config.leaves_acting_to_others == expected
+
+
+def test_the_first_learner_alone_writes():
+  for values, writes in (
+      (dict(task=0), True), (dict(task=1), False), (dict(task=-1), True),
+      (dict(task=0, job_name='actor'), False), (dict(mode='test'), False)):
+    assert resolve(
+        **dict(_TWO_LEARNERS, **values)).writes_logdir == writes, values
+
+
+@pytest.mark.parametrize('name, value, others', [
+    ('batch_size', 33, {}),
+    ('batch_size', 34, dict(num_learner_devices=2)),
+    ('queue_capacity', 15, {}),
+    ('task', 2, {}),
+    ('collective_hosts', 'a:9000', {}),
+    ('collective_hosts', 'a:9000,b', {}),
+    ('collective_hosts', 'a:9000,b:65536', {}),
+    ('collective_hosts', 'a:9000,a:9000', {}),
+    ('collective_hosts', 'a:9000,b:8001', {}),
+    ('insecure_network', False, {}),
+])
+def test_learners_that_cannot_work(name, value, others):
+  message = message_of(**dict(_TWO_LEARNERS, **{name: value}, **others))
+  assert f'--{name}=' in message
+  assert 'cannot work' in message
+
+
+def test_learner_hosts_without_a_port():
+  assert "--learner_hosts: 'b' is no address" in message_of(
+      **dict(_TWO_LEARNERS, learner_hosts='a:8000,b'))
+
+
+def test_a_job_without_learners():
+  for job_name in ('learner', 'actor'):
+    assert '--learner_hosts=[] cannot work' in message_of(
+        level_name='pong', task=0, job_name=job_name, learner_hosts='')
+
+
+def _with_cores(monkeypatch, cores):
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(cores))
+
+
+@pytest.mark.parametrize('values, largest', [
+    # One pool, which hands out half of its environments at a time.
+    (dict(num_actors=8), 4),
+    (dict(num_actors=8, num_pools=2), 8),
+    (dict(num_actors=8, num_pools=2, pool_batch_size=2), 4),
+    (dict(level_name='gym:CartPole-v1', num_actors=8), 8),
+    (dict(level_name='gym:CartPole-v1', num_actors=8, pool_batch_size=2), 2),
+    (dict(level_name='seekavoid_arena_01'), 4),
+    (dict(level_name='atari57', num_actors=57), 29),
+    (dict(architecture='a2c_sync_trajectory', num_actors=8, batch_size=8), 8),
+    (dict(architecture='a2c_sync_step', num_actors=8, batch_size=8), 8),
+])
+def test_a_batch_of_the_policy_that_could_never_fill(
+    monkeypatch, values, largest):
+  """Every call of the policy would wait for the time-out."""
+  _with_cores(monkeypatch, 2)
+  values = dict(dict(level_name='pong'), **values)
+  message = message_of(inference_minimum_batch_size=largest + 1, **values)
+  assert (f'--inference_minimum_batch_size={largest + 1} cannot work: no batch '
+          f'is larger than {largest}, ') in message
+  assert '--num_pools' in message and '--pool_batch_size' in message
+  assert f'Set it to {largest} or less' in message
+  assert resolve(inference_minimum_batch_size=largest, **values
+                ).inference_minimum_batch_size == largest
+
+
+def test_batches_of_the_policy_for_callers_that_are_not_known(monkeypatch):
+  """Actor jobs that ask a learner, or no threads that share the policy."""
+  _with_cores(monkeypatch, 2)
+  values = dict(level_name='pong', num_actors=8,
+                inference_minimum_batch_size=100)
+  for others in (dict(mode='test'), dict(task=0), dict(
+      task=0, inference='learner'), dict(task=0, job_name='actor')):
+    resolve(**values, **others)
+  # A learner can tell that a batch may not be as large as it has to be.
+  learner = dict(values, task=0, inference='learner')
+  message = message_of(inference_maximum_batch_size=99, **learner)
+  assert '--inference_maximum_batch_size=99 cannot work' in message
+  assert '--inference_minimum_batch_size=100' in message
+  resolve(inference_maximum_batch_size=100, **learner)
+
+
+_small = st.integers(-2, 40)
+
+
+@settings(deadline=None)
+@given(batch_size=_small, queue_capacity=_small, num_learner_devices=_small,
+       num_actors=_small, num_pools=_small, pool_batch_size=_small,
+       inference_minimum_batch_size=_small, inference_maximum_batch_size=_small)
+def test_what_resolves_can_work(**numbers):
+  """No accepted combination starves the learner or leaves a remainder."""
+  try:
+    config = resolve(level_name='pong', **numbers)
+  except config_lib.ConfigError as e:
+    assert any(f'--{name}=' in str(e) for name in numbers)
+    return
+  assert config.queue_capacity >= config.batch_size >= 1
+  assert config.batch_size % max(config.num_learner_devices, 1) == 0
+  pools = max(config.num_pools, 1)
+  assert config.num_actors >= pools and config.num_actors % pools == 0
+  handed_out = config.pool_batch_size or config.num_actors // pools
+  assert config.num_actors // pools % handed_out == 0
+  assert handed_out <= config.inference_maximum_batch_size
+  assert (config.inference_minimum_batch_size <=
+          config.inference_maximum_batch_size)
+  layout = suites.choose_layout(config, config.num_actors)
+  assert (config.inference_minimum_batch_size <=
+          layout.num_pools * layout.maximum_batch_size)

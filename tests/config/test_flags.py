@@ -1,0 +1,78 @@
+"""The flags are the settings; their names, types and defaults are a contract.
+"""
+
+import subprocess
+import sys
+
+from absl import flags
+import pytest
+
+from scalable_agent import config as config_lib
+from scalable_agent import experiment
+
+FLAGS = flags.FLAGS
+
+_DEFAULTS = dict(
+    logdir='/tmp/agent', mode='train', test_num_episodes=10, video_dir='',
+    task=-1, job_name='learner', learner_hosts=['localhost:8000'],
+    collective_hosts=[], envs_per_actor=1, inference='actor',
+    auth_token_file='', tls_cert='', tls_key='', tls_ca='',
+    insecure_network=False, total_environment_frames=10**9, num_actors=4,
+    batch_size=2, unroll_length=100, num_action_repeats=4, seed=1,
+    architecture='impala', entropy_cost=.00025, baseline_cost=.5,
+    discounting=.99, reward_clipping='abs_one', clip_rho_threshold=1.,
+    clip_pg_rho_threshold=1., vtrace_lambda=1., replay_proportion=0.,
+    replay_capacity=10_000, dataset_path='', level_cache_dir='',
+    level_name='explore_goal_locations_small', width=96, height=72,
+    full_action_set=False, network='deep', use_lstm=True, precision='float32',
+    learning_rate=.00048, decay=.99, momentum=0., epsilon=.1,
+    gradient_norm_clip=0., xla='auto', num_learner_devices=0,
+    inference_device='', intra_op_threads=0, num_pools=0, pool_batch_size=0,
+    environment_threads=0, inference_minimum_batch_size=1,
+    inference_maximum_batch_size=1024, inference_timeout_ms=100,
+    queue_capacity=0, save_checkpoint_secs=120., keep_checkpoints=3,
+    log_interval_secs=10., batch_timeout_secs=600.)
+_CHOICES = dict(
+    mode=['train', 'test'], job_name=['learner', 'actor'],
+    inference=['actor', 'learner'],
+    architecture=['impala', 'a2c_sync_step', 'a2c_sync_trajectory'],
+    reward_clipping=['abs_one', 'soft_asymmetric', 'none'],
+    precision=['float32', 'bfloat16'], xla=['auto', 'on', 'off'])
+_PARSERS = {bool: flags.BooleanParser, int: flags.IntegerParser,
+            float: flags.FloatParser, list: flags.ListParser,
+            str: flags.ArgumentParser}
+
+
+def _own():
+  return {flag.name: flag for flag in
+          FLAGS.flags_by_module_dict()[experiment.__name__]}
+
+
+def test_there_is_a_flag_for_every_setting_that_users_set():
+  assert set(_own()) == set(_DEFAULTS)
+  assert set(config_lib.SETTINGS) == set(_DEFAULTS) | {'suite'}
+
+
+@pytest.mark.parametrize('name', _DEFAULTS)
+def test_flag(name):
+  flag, default = _own()[name], _DEFAULTS[name]
+  assert flag.default == default
+  assert type(flag.default) is type(default)  # Not 1 for 1. or True.
+  assert flag.help.endswith(config_lib.SETTINGS[name].help)
+  if name in _CHOICES:
+    assert flag.parser.enum_values == _CHOICES[name]
+  else:
+    assert type(flag.parser) is _PARSERS[type(default)]
+
+
+def test_help_shows_the_flags_of_a_program_that_defines_them():
+  """Because they are its own, wherever they are declared."""
+  result = subprocess.run(
+      [sys.executable, '-c',
+       'from absl import app\n'
+       'from scalable_agent.config import flags\n'
+       'flags.define()\n'
+       'app.run(print)', '--help'],
+      text=True, capture_output=True, check=False, timeout=60)
+  for name in _DEFAULTS:
+    assert f'--{name}:' in result.stdout or f'--[no]{name}:' in result.stdout

@@ -1,0 +1,114 @@
+"""Test scores: the table beside published ones, and the file."""
+
+import json
+import math
+import os
+
+import pytest
+
+from scalable_agent import dmlab30
+from scalable_agent import trajectories
+from scalable_agent.evaluation import scores as scores_lib
+
+
+def _scores(level, mean, error=None):
+  return {level: dict(
+      mean=mean, standard_error=error,
+      human_normalized_score=scores_lib.human_normalized_score(level, mean))}
+
+
+def test_dmlab30_beside_table_b1():
+  lines = scores_lib.lines(dict(
+      _scores('rooms_watermaze', 29.0325, 1.25),
+      **_scores('language_execute_random_task', -5.913)))
+  assert 'Table B.1' in lines[0]
+  assert lines[1].split() == [
+      'level', 'mean', 'error', '%', 'human', 'random', 'human', 'IMPALA,',
+      'experts', 'IMPALA,', 'multi-task']
+  assert lines[2].split() == [
+      'rooms_watermaze', '29.0', '1.2', '50.0', '4.1', '54.0', '26.9', '31.1']
+  assert lines[3].split() == [
+      'language_execute_random_task', '-5.9', '-', '0.0', '-5.9', '254.1',
+      '-49.9', '66.8']
+  assert len({len(line) for line in lines[1:]}) == 1
+
+
+def test_every_level_has_a_line():
+  levels = {}
+  for level in dmlab30.LEVEL_MAPPING.values():
+    levels.update(_scores(level, 1.))
+  lines = scores_lib.lines(levels)
+  assert [line.split()[0] for line in lines[2:]] == list(levels)
+
+
+def test_training_levels_are_beside_what_they_are_tested_on():
+  (line,) = scores_lib.lines(
+      _scores('rooms_collect_good_objects_train', 10.))[2:]
+  assert line.split()[3] == '100.0'
+
+
+def test_nothing_without_published_scores():
+  assert scores_lib.lines(_scores('gym:CartPole-v1', 500.)) == []
+  assert scores_lib.human_normalized_score('gym:CartPole-v1', 500.) is None
+
+
+def test_atari():
+  lines = scores_lib.lines(_scores('pong', 14.6))
+  assert 'Table C.1' in lines[0]
+  assert lines[2].split()[:4] == ['pong', '14.6', '-', '100.0']
+
+
+def _episodes(level_name, returns):
+  return [trajectories.Episode(level_name, float(r), 4 * i)
+          for i, r in enumerate(returns)]
+
+
+def test_write_scores(tmp_path):
+  """The file has what is returned: scores, their errors, and all episodes."""
+  scores = scores_lib.write_scores(
+      tmp_path, {'pong': _episodes('pong', [20, 21, 19, 12]),
+                 'breakout': _episodes('breakout', [400])}, 1000)
+  assert os.listdir(tmp_path) == ['test_scores.json']
+  assert json.loads((tmp_path / 'test_scores.json').read_text()) == scores
+  # Deviations of 2, 3, 1 and -6 from the mean; 50 / 3 is their variance.
+  assert [level.pop('human_normalized_score')
+          for level in scores['levels'].values()] == pytest.approx(
+              [100 * (18 + 20.7) / (14.6 + 20.7),
+               100 * (400 - 1.7) / (30.5 - 1.7)])
+  assert scores['levels']['pong'].pop('standard_error') == pytest.approx(
+      math.sqrt(50 / 3 / 4))
+  assert scores == dict(
+      frames=1000,
+      levels=dict(
+          pong=dict(
+              mean=18.0, num_episodes=4,
+              episode_returns=[20.0, 21.0, 19.0, 12.0],
+              episode_frames=[0, 4, 8, 12]),
+          breakout=dict(
+              mean=400.0, standard_error=None, num_episodes=1,
+              episode_returns=[400.0], episode_frames=[0])))
+
+
+def test_scores_are_replaced_at_once(tmp_path, monkeypatch):
+  """A reader sees the old file or the new one, and an error leaves the old."""
+  path = tmp_path / 'test_scores.json'
+  old = scores_lib.write_scores(tmp_path, {'a': _episodes('a', [1])}, 1)
+
+  replaced = []
+  replace = os.replace
+
+  def checked_replace(source, destination):
+    assert json.loads(path.read_text()) == old
+    with open(source) as f:
+      replaced.append(json.load(f))
+    assert os.path.dirname(source) == os.path.dirname(destination)
+    replace(source, destination)
+
+  monkeypatch.setattr(os, 'replace', checked_replace)
+  new = scores_lib.write_scores(tmp_path, {'a': _episodes('a', [2, 3])}, 2)
+  assert replaced == [new]
+  assert json.loads(path.read_text()) == new
+
+  with pytest.raises(TypeError):
+    scores_lib.write_scores(tmp_path, {'a': _episodes('a', [4])}, object())
+  assert json.loads(path.read_text()) == new

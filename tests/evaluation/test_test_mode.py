@@ -1,0 +1,144 @@
+"""Test mode: every level of a run, scores of the suite, videos."""
+
+import json
+import os
+
+from absl import flags
+from absl.testing import flagsaver
+import numpy as np
+from PIL import Image
+import pytest
+
+from scalable_agent import atari57
+from scalable_agent import config as config_lib
+from scalable_agent import environments
+from scalable_agent import experiment
+from scalable_agent import suites
+from scalable_agent.assembly import agent as agent_assembly
+from scalable_agent.assembly import devices as devices_assembly
+from scalable_agent.assembly import learner as learner_assembly
+from scalable_agent.environments import atari
+from scalable_agent.evaluation import test_mode
+from scalable_agent.training import checkpoint
+
+pytestmark = pytest.mark.usefixtures('bounded')
+
+
+class ShortGame(environments.Pool):
+  """Games of 3 steps. One of game i and environment j returns 100 i + j."""
+
+  def __init__(self, level_name, num_environments, seed, batch_size=0,
+               colour=False, width=84, height=84, **unused_kwargs):
+    self.num_environments = num_environments
+    self.num_actions = 18
+    self.observation_spec = (environments.ArraySpec(
+        (height, width, 3 if colour else 4), np.dtype(np.uint8)),)
+    self.level_names = [level_name] * num_environments
+    self._ids = np.arange(num_environments, dtype=np.int32)
+    self._return = (100. * atari57.GAMES.index(level_name) + self._ids).astype(
+        np.float32)
+    self._step = 0
+
+  def recv(self):
+    over = self._step > 0 and self._step % 3 == 0
+    size = self.num_environments
+    (spec,) = self.observation_spec
+    return environments.PoolOutput(
+        self._ids, environments.StepOutput(
+            np.zeros([size], np.float32),
+            environments.StepOutputInfo(
+                self._return, np.full([size], 3, np.int32)),
+            np.full([size], over or not self._step),
+            (np.full((size,) + spec.shape, self._step, np.uint8),)),
+        is_first=np.full([size], not self._step), is_last=np.full([size], over))
+
+  def send(self, ids, actions):
+    assert len(actions) == self.num_environments
+    self._step += 1
+
+  def close(self):
+    pass
+
+
+def _config(logdir, **values):
+  values.update(logdir=logdir, mode='test')
+  with flagsaver.flagsaver():
+    flags.FLAGS(['experiment'] + [
+        f'--{name}={value}' for name, value in values.items()])
+    return experiment.config_from_flags()
+
+
+def _save(config):
+  """Leaves a run that has not learned anything yet."""
+  facts = suites.find_facts(config)
+  agent = agent_assembly.create_agent(config, facts)
+  learner = learner_assembly.create_learner(
+      config, agent,
+      devices_assembly.Devices(['/cpu:0'], '/cpu:0', False, False))
+  checkpoint.Checkpointer(
+      config.logdir, learner, config.to_json(), config.keep_checkpoints).save()
+
+
+def test_atari57_tests_every_game_and_scores_the_suite(tmp_path, monkeypatch):
+  monkeypatch.setattr(atari, 'AtariPool', ShortGame)
+  config = _config(
+      tmp_path, level_name='atari57', test_num_episodes=3, network='shallow',
+      width=36, height=36, video_dir=tmp_path / 'videos')
+  _save(config)
+  scores = test_mode.test(config)
+  assert json.loads((tmp_path / 'test_scores.json').read_text()) == scores
+  assert list(scores['levels']) == list(atari57.GAMES)
+  means = {}
+  for i, (game, level) in enumerate(scores['levels'].items()):
+    assert sorted(level['episode_returns']) == [100 * i + j for j in range(3)]
+    means[game] = [100 * i + 1]
+  assert scores['mean_human_normalized_score'] == pytest.approx(
+      atari57.compute_human_normalized_score(means))
+  assert scores['median_human_normalized_score'] == pytest.approx(
+      atari57.compute_human_normalized_score(means, statistic=np.median))
+  assert scores['capped_human_normalized_score'] == pytest.approx(
+      atari57.compute_human_normalized_score(means, per_level_cap=100))
+  assert {f'{game}.gif' for game in atari57.GAMES} == set(
+      os.listdir(tmp_path / 'videos'))
+  with Image.open(tmp_path / 'videos' / 'zaxxon.gif') as gif:
+    assert gif.size == (160, 210)
+    assert gif.n_frames == 3
+
+
+def test_levels_so_far_are_written_without_a_score_of_the_suite(
+    tmp_path, monkeypatch):
+  class Dies(ShortGame):
+
+    def recv(self):
+      if self.level_names[0] == 'asterix':
+        raise environments.PoolError('asterix died.')
+      return super().recv()
+
+  monkeypatch.setattr(atari, 'AtariPool', Dies)
+  config = _config(tmp_path, level_name='atari57', test_num_episodes=2,
+                   network='shallow', width=36, height=36)
+  _save(config)
+  with pytest.raises(environments.PoolError, match='asterix died'):
+    test_mode.test(config)
+  scores = json.loads((tmp_path / 'test_scores.json').read_text())
+  assert list(scores) == ['frames', 'levels']
+  assert list(scores['levels']) == ['alien', 'amidar', 'assault']
+
+
+def test_videos_that_cannot_be_are_refused_before_any_episode(tmp_path):
+  config = _config(tmp_path, level_name='gym:CartPole-v1',
+                   video_dir=tmp_path / 'videos')
+  _save(config)
+  with pytest.raises(config_lib.ConfigError, match='are no images'):
+    test_mode.test(config)
+  (tmp_path / 'file').write_text('')
+  config = _config(tmp_path, level_name='synthetic:', network='shallow',
+                   video_dir=tmp_path / 'file')
+  with pytest.raises(config_lib.ConfigError, match='cannot be written'):
+    test_mode.test(config)
+  assert not (tmp_path / 'test_scores.json').exists()
+
+
+def test_a_run_without_a_checkpoint_is_refused(tmp_path):
+  with pytest.raises(config_lib.ConfigError, match='needs a checkpoint'):
+    test_mode.test(_config(tmp_path, level_name='pong'))

@@ -1,0 +1,209 @@
+"""Learner and actor jobs as their users start them: processes and signals."""
+
+import os
+import signal
+import socket
+import time
+
+import psutil
+import pytest
+
+from scalable_agent.jobs import actor_job
+from scalable_agent.training import run as run_lib
+from tests import test_experiment
+from tests.test_experiment import Program
+from tests.test_experiment import run_main  # pylint: disable=unused-import
+
+_STOP_SECONDS = 10.
+# Takes as long on every machine, so that there is time for what happens to it.
+_SLOW_LEVEL = '--level_name=synthetic:step_ms=10,size=4'
+
+
+def _free_port():
+  with socket.create_server(('127.0.0.1', 0)) as s:
+    return s.getsockname()[1]
+
+
+class Jobs:
+  """Starts jobs that belong together, and ends them with the test."""
+
+  def __init__(self, directory, *flags):
+    self._directory = directory
+    self._flags = (
+        f'--learner_hosts=localhost:{_free_port()}', '--envs_per_actor=2',
+        *flags)
+    self._programs = []
+    self.logdir = directory / 'learner'
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *unused_args):
+    for program in self._programs:
+      program.__exit__()
+
+  def _start(self, name, *flags):
+    program = Program(self._directory / name, *self._flags, *flags)
+    self._programs.append(program)
+    return program
+
+  def actor(self, task, *flags):
+    return self._start(
+        f'actor{task}', '--job_name=actor', f'--task={task}', *flags)
+
+  def learner(self, *flags):
+    return self._start(
+        'learner', '--job_name=learner', '--task=0', '--batch_size=2',
+        '--log_interval_secs=0.2', '--save_checkpoint_secs=0.5', *flags)
+
+  def frames(self):
+    return max(test_experiment._frames(self.logdir), default=0)
+
+  def checkpoint(self):
+    return max(test_experiment._checkpoint_frames(self.logdir), default=0)
+
+
+def _says(program, text, count=1):
+  program.wait_for(lambda: program.output().count(text) >= count, text)
+
+
+def _assert_ends_well(*programs):
+  for program in programs:
+    assert program.wait() == 0, program.output()[-4000:]
+    assert 'Traceback' not in program.output()
+    assert program.processes() == []
+
+
+def test_jobs_train_to_the_end_with_inference_at_the_learner(tmp_path):
+  with Jobs(tmp_path, '--level_name=gym:CartPole-v1',
+            '--inference=learner') as jobs:
+    # Actors may come first.
+    actors = [jobs.actor(i) for i in range(3)]
+    for actor in actors:
+      _says(actor, 'out of reach')
+      # Whose policy is elsewhere.
+      with open(f'/proc/{actor.pid}/maps') as f:
+        assert 'tensorflow' not in f.read()
+    actors[2].signal(signal.SIGTERM)
+    assert actors[2].wait(_STOP_SECONDS) == 0
+    assert actors[2].processes() == []
+
+    learner = jobs.learner('--total_environment_frames=20000')
+    _assert_ends_well(learner, *actors[:2])
+    assert learner.output().count('has joined') == 2
+    for actor in actors[:2]:
+      assert 'Training is done' in actor.output()
+      assert not os.path.exists(actor.logdir)
+    metrics = test_experiment._metrics(jobs.logdir)
+    assert metrics[-1]['frames'] == 20000 == jobs.checkpoint()
+    assert metrics[-1]['actor_jobs'] == 2
+    assert max(m['inference_batch_mean'] for m in metrics) > 1
+    # Of no request there is no mean.
+    latencies = [m['inference_latency_ms'] for m in metrics
+                 if m['inference_latency_ms'] is not None]
+    assert latencies and all(0. < value < 10_000. for value in latencies)
+    assert max(m['policy_lag_max'] for m in metrics) < 20
+    # Every finished episode, once: no more frames than were acted.
+    rows = test_experiment._episodes(jobs.logdir)
+    assert len(rows) > 50
+    assert all(float(r[2]) == int(r[3]) >= 8 for r in rows)
+    assert sum(int(r[3]) for r in rows) < 20000 + 200 * 20
+
+
+def test_jobs_outlive_each_other(tmp_path):
+  endless = '--total_environment_frames=1000000000'
+  with Jobs(tmp_path, _SLOW_LEVEL) as jobs:
+    learner = jobs.learner(endless)
+    actors = [jobs.actor(i) for i in range(2)]
+    _says(learner, 'has joined', 2)
+    learner.wait_for(lambda: jobs.frames() > 0, 'trains')
+    with open(f'/proc/{actors[0].pid}/maps') as f:
+      assert 'tensorflow' in f.read()
+    process = psutil.Process(actors[0].pid)
+    niceness = [worker.nice() for worker in process.children()]
+    assert niceness and min(niceness) > process.nice()
+
+    # An actor is killed and started again; one of other settings is turned
+    # away; one sleeps.
+    actors[0].signal(signal.SIGKILL)
+    actors[0] = jobs.actor(0)
+    stranger = jobs.actor(2, '--unroll_length=7')
+    actors[1].signal(signal.SIGSTOP)
+    time.sleep(1.)
+    actors[1].signal(signal.SIGCONT)
+    assert stranger.wait() == 1
+    last = stranger.output().splitlines()[-1]
+    assert last.startswith('Error: ') and 'Traceback' not in stranger.output()
+    assert '--unroll_length is 20 at the learner, 7 at the actor' in last
+    _says(learner, 'has joined', 3)
+
+    # The learner is killed, and resumes from its last checkpoint.
+    learner.wait_for(lambda: jobs.checkpoint() > 0, 'saves')
+    learner.signal(signal.SIGKILL)
+    learner.wait()
+    saved = jobs.checkpoint()
+    learner = jobs.learner(endless)
+    _says(learner, f'ckpt-{saved}')
+    learner.wait_for(lambda: jobs.frames() > saved + 400, 'goes on')
+
+    # It is asked to stop, and saves.
+    learner.signal(signal.SIGTERM)
+    assert learner.wait(_STOP_SECONDS) == 0
+    stopped = jobs.checkpoint()
+    assert stopped == jobs.frames() > saved
+    for actor in actors:
+      assert psutil.Process(actor.pid).is_running()
+
+    # Longer than an actor waits between two attempts by now, so that both are
+    # back when training ends.
+    total = stopped + 8000
+    learner = jobs.learner(f'--total_environment_frames={total}')
+    _assert_ends_well(learner, *actors)
+    assert f'ckpt-{stopped}' in learner.output()
+    assert jobs.checkpoint() == total
+    test_experiment._check_increasing(test_experiment._frames(jobs.logdir))
+    assert learner.output().count('has joined') == 2
+    for actor in actors:
+      assert 'which has been restarted' in actor.output()
+      assert 'Training is done' in actor.output()
+
+
+@pytest.mark.parametrize('flags, what', [
+    (('--learner_hosts=example.org:8000',), '--insecure_network'),
+    (('--learner_hosts=0.0.0.0:8000',), '--auth_token_file'),
+    (('--learner_hosts=localhost',), "--learner_hosts: 'localhost' is no"),
+    (('--learner_hosts=localhost:8000', '--task=1'), '--task=1'),
+    (('--auth_token_file=/nonexistent',), '--auth_token_file=/nonexistent'),
+    (('--tls_cert=/nonexistent',), '--tls_key'),
+    (('--job_name=actor', '--learner_hosts=localhost,b:1'), "'localhost'"),
+    (('--job_name=actor', '--auth_token_file=/nonexistent'), 'cannot be read'),
+    (('--architecture=a2c_sync_step',), '--architecture')])
+def test_bad_settings_are_refused_in_a_line(flags, what, run_main, tmp_path):
+  error = test_experiment._error_of(run_main(
+      f'--logdir={tmp_path}/log', '--level_name=gym:CartPole-v1', '--task=0',
+      *flags))
+  assert what in error
+
+
+def test_a_port_in_use_is_refused_in_a_line(run_main, tmp_path):
+  with socket.create_server(('127.0.0.1', 0)) as s:
+    port = s.getsockname()[1]
+    error = test_experiment._error_of(run_main(
+        f'--logdir={tmp_path}/log', '--level_name=gym:CartPole-v1',
+        '--task=0', f'--learner_hosts=127.0.0.1:{port}'))
+  assert f'--learner_hosts=127.0.0.1:{port}' in error
+
+
+@pytest.mark.parametrize('job_name, expected', [('actor', '-1'),
+                                                ('learner', '0')])
+def test_gpus_are_the_learners(job_name, expected, run_main, tmp_path,
+                               monkeypatch):
+  # Which is restored at the end.
+  monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '0')
+  seen = []
+  note = lambda *_: seen.append(os.environ['CUDA_VISIBLE_DEVICES'])
+  monkeypatch.setattr(actor_job, 'run', note)
+  monkeypatch.setattr(run_lib, 'train', note)
+  assert run_main(f'--logdir={tmp_path}/log', '--level_name=gym:CartPole-v1',
+                  '--task=0', f'--job_name={job_name}').code == 0
+  assert seen == [expected]

@@ -1,0 +1,38 @@
+"""Tests of `timing`."""
+
+import math
+
+import pytest
+
+from scalable_agent.process import timing
+
+
+@pytest.fixture
+def clock(monkeypatch):
+  """A clock that stands; [seconds]."""
+  now = [100.]
+  monkeypatch.setattr(timing.time, 'perf_counter', lambda: now[0])
+  return now
+
+
+def test_stages_add_up_until_they_are_taken(clock):
+  times = timing.StageTimes()
+  for name, seconds in (('a', 1.), ('b', 2.), ('a', 4.)):
+    with times.stage(name):
+      clock[0] += seconds
+  assert times.take() == dict(a=5., b=2.)
+  assert times.take() == {}
+
+
+def test_mean_is_of_what_ended_well_since_the_last(clock):
+  mean = timing.MeanTime()
+  assert math.isnan(mean.take())
+  for seconds in (1., 3.):
+    with mean.measure():
+      clock[0] += seconds
+  with pytest.raises(KeyError):
+    with mean.measure():
+      clock[0] += 1000.
+      raise KeyError
+  assert mean.take() == 2.
+  assert math.isnan(mean.take())

@@ -1,0 +1,61 @@
+"""What counts as a score, and what it is from."""
+
+import numpy as np
+import pytest
+
+from scalable_agent.results import published
+from scalable_agent.results import runs
+from scalable_agent.results import scores
+
+
+def _run(frames=100, total=None, episodes=(), tested=(), tested_frames=None,
+         level='pong'):
+  episodes = {level: runs.Episodes(
+      np.arange(1, len(episodes) + 1), np.array(episodes))
+  } if len(episodes) else {}
+  tested = {level: np.array(tested)} if len(tested) else {}
+  return runs.Run('', dict(level_name=level, total_environment_frames=total),
+                  frames, episodes, tested, tested_frames)
+
+
+def test_training_score_is_of_the_last_100_games():
+  score = scores.score([_run(total=200, episodes=[1000.] * 50 + [2.] * 100)],
+                       'pong')
+  assert score == scores.Score(2., 0., 'training', 100, 200, 1, 100)
+
+
+def test_every_seed_counts_the_same():
+  """And the error is that over seeds."""
+  score = scores.score(
+      [_run(episodes=[0.] * 100), _run(episodes=[6.], frames=50)], 'pong')
+  assert score.mean == 3.
+  assert score.standard_error == pytest.approx(3.)
+  assert (score.frames, score.seeds, score.episodes) == (50, 2, 101)
+
+
+def test_test_episodes_come_first():
+  """Also those of a seed when another was not tested."""
+  score = scores.score([
+      _run(episodes=[100.] * 9),
+      _run(episodes=[100.], tested=[1., 2., 6.], tested_frames=80)], 'pong')
+  assert score.mean == 3.
+  assert score.standard_error == pytest.approx(np.sqrt(7 / 3))
+  assert (score.source, score.frames, score.seeds, score.episodes) == (
+      'test', 80, 1, 3)
+
+
+def test_what_is_missing_is_said():
+  assert scores.score([_run(level='qbert', episodes=[1.])], 'pong') == (
+      scores.NO_RUN)
+  score = scores.score([_run(total=5)], 'pong')
+  assert score == scores.Score(None, None, 'no episode', 100, 5, 1, 0)
+  assert scores.score([_run(episodes=[4.])], 'pong').standard_error is None
+
+
+def test_percentages_and_statistics_are_of_what_is_there():
+  percent = scores.percentages(
+      published.ATARI57, {'pong': 14.6, 'breakout': 1.7, 'qbert': None})
+  assert percent == pytest.approx({'breakout': 0, 'pong': 100})
+  assert scores.statistics(published.ATARI57, [0, 10, 110]) == {
+      'median': 10, 'mean': 40}
+  assert scores.statistics(published.ATARI57, []) == {}

@@ -1,0 +1,84 @@
+"""Tables with our scores beside published ones."""
+
+import numpy as np
+import pytest
+
+from scalable_agent.results import published_atari57
+from scalable_agent.results import published
+from scalable_agent.results import runs
+from scalable_agent.results import scores
+from scalable_agent.results import tables
+
+
+def _agent(means):
+  """A run tested on levels with these scores."""
+  return [runs.Run('', {}, 9, {}, {
+      level: np.array([mean]) for level, mean in means.items()
+      if mean is not None}, 5)]
+
+
+@pytest.mark.parametrize('agent, median', [
+    ('IMPALA, deep, multi-task', '59.7 %'),
+    ('IMPALA, shallow, experts', '93.2 %'),
+    ('IMPALA, deep, experts', '191.8 %'), ('Reactor', '186.8 %')])
+def test_table_c1_gives_the_medians_of_table_4(agent, median):
+  """As scores of ours, and as the published ones."""
+  table = tables.suite_table(published.ATARI57, {
+      'ours': _agent(published_atari57.SCORES[agent])})
+  rows = {row[0]: row for row in table.rows}
+  assert rows['ours'][1:3] == ['57 of 57', median]
+  assert rows[agent][1:3] == ['57 of 57', median]
+  assert table.header[2] == 'median'
+  assert not any('same levels' in name for name in rows)
+
+
+def test_what_is_printed_stands_beside():
+  table = tables.suite_table(published.ATARI57, {})
+  assert table.header == ['agent', 'levels', 'median', 'mean',
+                          'median, as printed', 'mean, as printed']
+  rows = {row[0]: row[1:] for row in table.rows}
+  assert rows['Reactor'][3:] == ['187 %', '–']
+  assert rows['IMPALA, deep, multi-task'] == [
+      '57 of 57', '59.7 %', '179.4 %', '59.7 %', '176.9 %']
+  assert rows['A3C, deep, experts'] == [
+      '–', '–', '–', '117.9 %', '503.6 %']
+  assert rows['ACKTR'][0] == '44 of 57, incomplete'
+
+
+def test_agents_that_lack_levels_stand_beside_the_published_on_theirs():
+  """Pong: 100 %, deep (20.98 + 20.7) / 35.3. Breakout: 0 %, deep 2727.9 %."""
+  ours = _agent({'pong': 14.6, 'breakout': 1.7})
+  table = tables.suite_table(
+      published.ATARI57, {'a': ours, 'b': ours, 'c': _agent({})})
+  names = [row[0] for row in table.rows]
+  same = [f'{name}: the same levels' for name in published_atari57.AGENTS]
+  assert names[:8] == ['a', 'b'] + same + ['c']
+  assert table.rows[0][1:4] == ['2 of 57, incomplete', '50.0 %', '50.0 %']
+  assert table.rows[6][1:4] == ['2 of 57, incomplete', '1,423.0 %', '1,423.0 %']
+  assert table.rows[7][1:4] == ['–', '–', '–']
+
+
+@pytest.mark.parametrize('score, expected', [
+    (scores.NO_RUN, 'no run'),
+    (scores.Score(None, None, 'no episode', 0, 5_000_000, 1, 0),
+     'no episode finished yet, 1 seed, 0M frames of 5M, unfinished'),
+    (scores.Score(1., .1, 'test', 200_000_000, 200_000_000, 3, 600),
+     'test, 600 episodes, 3 seeds, 200M frames'),
+    (scores.Score(1., None, 'training', 12_345_678, None, 1, 1),
+     'training, 1 episode, 1 seed, 12.35M frames')])
+def test_origin(score, expected):
+  assert tables.origin(score) == expected
+
+
+def test_level_table_marks_what_is_missing():
+  table = tables.level_table(published.ATARI57, {'ours': _agent({'pong': 20})})
+  assert table.header == [
+      'level', 'ours', 'human-normalised', 'from', 'random', 'human',
+      *published_atari57.AGENTS]
+  rows = {row[0]: row[1:] for row in table.rows}
+  assert len(rows) == 57
+  assert rows['pong'] == [
+      '20.0', '115.3 %', 'test, 1 episode, 1 seed, 5e-06M frames', '-20.7',
+      '14.6', '20.9', '20.7', '8.6', '20.4', '21.0']
+  assert rows['skiing'][:4] == ['–', '–', 'no run', '-17,098.1']
+  assert rows['skiing'][5] == '–'

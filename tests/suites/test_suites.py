@@ -1,0 +1,227 @@
+"""How environments are spread over pools, and that pools get it."""
+
+import os
+
+from absl import flags
+from absl.testing import flagsaver
+import numpy as np
+import pytest
+
+from scalable_agent import atari57
+from scalable_agent import config as config_lib
+from scalable_agent import environments
+from scalable_agent import experiment
+from scalable_agent import suites
+from scalable_agent.environments import PoolError
+from scalable_agent.environments import atari
+from scalable_agent.environments import synthetic
+from scalable_agent.suites import scores
+
+pytestmark = pytest.mark.usefixtures('bounded')
+
+
+def _config(**values):
+  with flagsaver.flagsaver():
+    flags.FLAGS(['experiment'] + [
+        f'--{name}={value}' for name, value in values.items()])
+    return experiment.config_from_flags()
+
+
+def _layout(cores, monkeypatch, **values):
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(cores))
+  config = _config(**values)
+  layout = suites.choose_layout(config, config.num_actors)
+  assert layout.num_pools * layout.size == config.num_actors
+  assert (1 <= layout.minimum_batch_size <= layout.maximum_batch_size
+          <= layout.size)
+  return tuple(layout)
+
+
+@pytest.mark.parametrize('values, expected', [
+    # (pools, environments in each, minimum, maximum, threads or processes)
+    (dict(level_name='pong'), (1, 64, 32, 32, 4)),
+    (dict(level_name='pong', num_actors=9), (1, 9, 9, 9, 4)),
+    (dict(level_name='pong', num_pools=2), (2, 32, 32, 32, 2)),
+    (dict(level_name='pong', pool_batch_size=8), (1, 64, 8, 8, 4)),
+    (dict(level_name='pong', environment_threads=3), (1, 64, 32, 32, 3)),
+    (dict(level_name='pong', architecture='a2c_sync_step'),
+     (1, 32, 32, 32, 4)),
+    (dict(level_name='pong', architecture='a2c_sync_trajectory'),
+     (2, 16, 16, 16, 2)),
+    (dict(level_name='pong', architecture='a2c_sync_trajectory', batch_size=7),
+     (1, 7, 7, 7, 4)),
+    (dict(level_name='atari57'), (1, 57, 29, 29, 4)),
+    (dict(level_name='atari57', num_actors=228, num_pools=2),
+     (2, 114, 57, 57, 2)),
+    (dict(level_name='gym:CartPole-v1'), (1, 64, 1, 64, 4)),
+    (dict(level_name='gym:CartPole-v1', num_actors=3), (1, 3, 1, 3, 3)),
+    (dict(level_name='gym:CartPole-v1', pool_batch_size=4), (1, 64, 1, 4, 4)),
+    (dict(level_name='gym:CartPole-v1', architecture='a2c_sync_step'),
+     (1, 32, 32, 32, 4)),
+    (dict(level_name='gym:CartPole-v1', architecture='a2c_sync_trajectory'),
+     (1, 32, 1, 32, 4)),
+    (dict(level_name='synthetic:'), (1, 64, 1, 64, 64)),
+    (dict(level_name='synthetic:', num_pools=2, num_actors=10),
+     (2, 5, 1, 5, 5)),
+    (dict(level_name='synthetic:', environment_threads=2), (1, 64, 1, 64, 2)),
+])
+def test_layout_on_four_cores(monkeypatch, values, expected):
+  assert _layout(4, monkeypatch, **values) == expected
+
+
+@pytest.mark.parametrize('values, expected', [
+    (dict(level_name='pong'), (1, 16, 16, 16, 1)),
+    (dict(level_name='pong', inference='learner'), (1, 16, 8, 8, 1)),
+    (dict(level_name='pong', environment_threads=2, pool_batch_size=4),
+     (1, 16, 4, 4, 2)),
+    (dict(level_name='gym:CartPole-v1'), (1, 16, 1, 16, 1)),
+    (dict(level_name='synthetic:'), (1, 16, 1, 16, 16))])
+def test_layout_of_an_actor_job_is_for_one_core(monkeypatch, values, expected):
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(4))
+  config = _config(job_name='actor', task=0, learner_hosts='localhost:8000',
+                   envs_per_actor=16, **values)
+  assert tuple(suites.choose_layout(config, 16)) == expected
+
+
+def test_levels():
+  assert suites.level_names(_config(level_name='pong')) == ['pong']
+  assert suites.level_names(_config(level_name='atari57')) == list(
+      atari57.GAMES)
+
+
+def test_atari57_has_all_games_by_turns():
+  """Every game, those in front once more, each with seeds of its own."""
+  config = _config(level_name='atari57', num_actors=59, width=20, height=20)
+  made = []
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(atari, 'AtariPool', lambda *args, **kwargs: made.append(
+        (args, kwargs)) or _pool_of(*args))
+    (pool,) = suites.make_pools(
+        config, suites.choose_layout(config, config.num_actors), seed=100)
+  assert [args for args, _ in made] == [
+      (game, 1 + (i < 2), 100 + i + min(i, 2))
+      for i, game in enumerate(atari57.GAMES)]
+  for _, kwargs in made:
+    assert kwargs == dict(num_threads=1, num_action_repeats=4, width=20,
+                          height=20, full_action_set=True)
+  assert pool.num_environments == 59
+
+
+def _pool_of(level_name, size, unused_seed):
+  pool = environments.Pool()
+  pool.num_environments, pool.num_actions = size, 18
+  pool.observation_spec, pool.level_names = (), [level_name] * size
+  return pool
+
+
+def test_pools_are_as_laid_out():
+  config = _config(level_name='synthetic:step_ms=0,size=3', num_actors=6,
+                   num_pools=2)
+  pools = suites.make_pools(
+      config, suites.choose_layout(config, config.num_actors), seed=1)
+  try:
+    assert [pool.num_environments for pool in pools] == [3, 3]
+    frames = [pool.recv().step_output.observation[0] for pool in pools]
+    # Every environment has its own seed.
+    assert len(np.unique(np.concatenate(frames), axis=0)) == sum(
+        len(f) for f in frames)
+  finally:
+    for pool in pools:
+      pool.close()
+
+
+def test_lockstep_waits_for_all():
+  config = _config(level_name='synthetic:step_ms=2,std=1,size=3', batch_size=5,
+                   architecture='a2c_sync_step')
+  (pool,) = suites.make_pools(
+      config, suites.choose_layout(config, config.num_actors), seed=1)
+  try:
+    for _ in range(5):
+      ids = pool.recv().ids
+      assert sorted(ids) == list(range(5))
+      pool.send(ids, np.zeros([5], np.int32))
+  finally:
+    pool.close()
+
+
+def test_pools_made_before_an_error_are_closed(monkeypatch):
+  config = _config(level_name='synthetic:size=2', num_actors=4, num_pools=2)
+  layout = suites.choose_layout(config, config.num_actors)
+  made = []
+
+  def make(*args, **kwargs):
+    if made:
+      raise PoolError('no more')
+    made.append(make_pool(*args, **kwargs))
+    return made[0]
+
+  make_pool = synthetic.make_pool
+  monkeypatch.setattr(synthetic, 'make_pool', make)
+  with pytest.raises(PoolError, match='no more'):
+    suites.make_pools(config, layout, seed=1)
+  with pytest.raises(PoolError, match='closed'):
+    made[0].recv()
+
+
+# -- Records ------------------------------------------------------------------
+
+
+def test_a_new_suite_is_a_record_and_an_entry(monkeypatch):
+  """Everything that is asked of suites is answered by it."""
+  made = []
+
+  def make_pool(config, layout, seed):
+    made.append((config.level_name, layout.size, seed))
+    return _pool_of('toy:a', layout.size, seed)
+
+  toy = suites.Suite(
+      name='toy', names=('toy:all',),
+      has=lambda level_name: level_name.startswith('toy:'),
+      levels=lambda level_name, is_test: (
+          ['toy:a', 'toy:b'] if level_name == 'toy:all' else [level_name]),
+      defaults=lambda level_name: dict(learning_rate=.5),
+      scores=lambda level_name: dict(
+          best=lambda returns: max(returns['toy:a'])),
+      refuse=lambda config: (
+          ('width', 'toys are small') if config.width > 50 else None),
+      num_workers=lambda size, wanted, num_cores: 1,
+      make_pool=make_pool)
+  monkeypatch.setattr(suites, 'SUITES', (toy,) + suites.SUITES)
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(4))
+  config = _config(level_name='toy:all', width=8, num_pools=2)
+  assert (config.suite, config.learning_rate) == ('toy', .5)
+  assert suites.level_names(config) == ['toy:a', 'toy:b']
+  layout = suites.choose_layout(config, config.num_actors)
+  assert layout == suites.PoolLayout(2, config.num_actors // 2, 1,
+                                     config.num_actors // 2, 1)
+  assert suites.make_pools(config, layout, 10)[1].num_environments == (
+      layout.size)
+  assert made == [('toy:all', layout.size, 10),
+                  ('toy:all', layout.size, 10 + layout.size)]
+  monkeypatch.setattr(environments.Pool, 'close', lambda pool: None)
+  assert suites.find_facts(config) == suites.Facts(18, ())
+  assert suites.make_screens(config, 1) is None
+  assert scores.compute('toy:all', {'toy:a': [1., 3.]}) == dict(best=3.)
+  with pytest.raises(config_lib.ConfigError, match='--width=96 cannot work: '
+                     'toys are small'):
+    _config(level_name='toy:all')
+  with pytest.raises(LookupError, match='Did you mean toy:all'):
+    suites.find('toy_all')
+
+
+# -- Seeds --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('level_name', [
+    'pong', 'gym:CartPole-v1', 'synthetic:step_ms=0,size=3'])
+def test_the_greatest_seed_leaves_room_for_what_is_added_to_it(level_name):
+  """By environments, actor jobs and the test mode."""
+  config = _config(level_name=level_name, seed=2_000_000_000, num_actors=4,
+                   environment_threads=1)
+  for added in (0, 1_000_003, 100_000_000):
+    (pool,) = suites.make_pools(
+        config, suites.PoolLayout(1, 4, 4, 4, 1), config.seed + added)
+    try:
+      assert len(pool.recv().ids) == 4
+    finally:
+      pool.close()

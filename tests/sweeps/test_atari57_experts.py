@@ -1,0 +1,154 @@
+"""The program that trains experts, with real processes."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+_ROOT = str(pathlib.Path(__file__).resolve().parents[2])
+_TIMEOUT_SECONDS = 300.
+_TINY = (
+    '--games=breakout,pong', '--total_environment_frames=8000',
+    '--num_actors=4', '--batch_size=2', '--unroll_length=10', '--width=36',
+    '--height=36', '--save_checkpoint_secs=0.1', '--log_interval_secs=0.2')
+
+
+def _start(logdir, *arguments, **environ):
+  return subprocess.Popen(
+      [sys.executable, os.path.join(_ROOT, 'launch', 'atari57_experts.py'),
+       f'--logdir={logdir}', *arguments],
+      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+      text=True, cwd=os.path.dirname(logdir),
+      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2', **environ))
+
+
+def _run(logdir, *arguments, **environ):
+  process = _start(logdir, *arguments, **environ)
+  try:
+    output, errors = process.communicate(timeout=_TIMEOUT_SECONDS)
+  finally:
+    process.kill()
+  return process.returncode, output, errors
+
+
+def _contents(directory):
+  return {path.name: path.read_bytes() for path in directory.iterdir()
+          if path.is_file()}
+
+
+def _frames(directory):
+  """Those of the newest checkpoint, which counts once `checkpoint` names it."""
+  try:
+    text = (directory / 'checkpoint').read_text()
+  except FileNotFoundError:
+    return 0
+  return int(re.match('model_checkpoint_path: "ckpt-([0-9]+)"', text)[1])
+
+
+def test_killed_and_run_again_it_finishes_the_rest(tmp_path):
+  """What was done is left alone, what was under way resumes."""
+  pong, breakout = tmp_path / 'pong', tmp_path / 'breakout'
+  program = _start(tmp_path, *_TINY)
+  deadline = time.monotonic() + _TIMEOUT_SECONDS
+  while not _frames(pong):
+    assert program.poll() is None, program.communicate()
+    assert time.monotonic() < deadline
+    time.sleep(.02)
+  processes = [program, *psutil.Process(program.pid).children(recursive=True)]
+  for process in processes:
+    process.kill()
+  program.communicate()
+  psutil.wait_procs(processes[1:])
+
+  assert _frames(breakout) == 8000
+  killed_at = _frames(pong)
+  assert 0 < killed_at < 8000
+  before = _contents(breakout)
+
+  code, output, errors = _run(tmp_path, *_TINY)
+  assert code == 0, output + errors
+  assert _contents(breakout) == before
+  assert _frames(pong) == 8000
+  assert b'Resuming from' in _contents(pong)['output.log']
+  assert 'breakout: ' not in output and 'pong: done' in output
+  rows = [line.split() for line in output.splitlines()]
+  assert [row[:4] for row in rows if len(row) > 3] == [
+      ['game', 'state', 'frames', 'frames/s'],
+      ['breakout', 'done', '0.01M', '100%'],
+      ['pong', 'done', '0.01M', '100%']]
+
+  code, output, _ = _run(tmp_path, *_TINY)
+  assert (code, output) == (0, 'All games are done.\n')
+
+
+def test_a_game_that_crashes_is_reported(tmp_path):
+  """With what it said last, after two more tries; the others run."""
+  (tmp_path / 'pong').mkdir()
+  (tmp_path / 'pong' / 'checkpoint').write_text(
+      'model_checkpoint_path: "ckpt-8"\n')
+  code, output, errors = _run(
+      tmp_path, '--games=pong', '--mode=test', '--test_num_episodes=1',
+      '--parallel=2')
+  assert code == 1
+  assert output.count('pong: running') == 3
+  last = errors.strip().splitlines()[-1]
+  assert last.startswith('Error: pong crashed 3 times')
+  assert f'{tmp_path}/pong/output.log' in last
+
+
+@pytest.mark.parametrize('arguments, expected', [
+    (('--games=pogn',), 'Error: --games=pogn is no Atari game. Did you mean '
+     'pong'),
+    (('--games=',), 'Error: --games names no game.'),
+    (('--level_name=pong',), 'Error: --level_name=pong cannot work'),
+    (('--games=pong', '--batch_size=0'), 'Error: --batch_size=0 cannot work'),
+    (('--games=pong', 'qbert'), 'Error: Unexpected arguments: qbert'),
+    (('--games=pong', '--slurm=submit'), 'Error: --slurm=submit needs sbatch'),
+])
+def test_errors_are_one_line(tmp_path, arguments, expected):
+  # Where there is no sbatch.
+  code, output, errors = _run(
+      tmp_path / 'new', *arguments, PATH=str(tmp_path))
+  assert code == 1 and output == ''
+  assert errors.startswith(expected) and errors.count('\n') == 1
+  assert not (tmp_path / 'new').exists()
+
+
+def test_slurm_runs_a_task_for_each_game_that_is_not_done(tmp_path):
+  """The script, run as SLURM would, starts this program for its game."""
+  (tmp_path / 'pong').mkdir()
+  (tmp_path / 'pong' / 'checkpoint').write_text(
+      'model_checkpoint_path: "ckpt-100"\n')
+  sbatch = tmp_path / 'sbatch'
+  sbatch.write_text(f'#!/bin/bash\nexec /bin/cat > {tmp_path}/submitted\n')
+  sbatch.chmod(0o755)
+  scripts = []
+  for action in ('print', 'submit'):
+    code, output, errors = _run(
+        tmp_path, '--games=alien,pong,qbert', f'--slurm={action}',
+        '--slurm_options=--gres=gpu:1,--time=9', '--nouse_lstm',
+        '--total_environment_frames=100', PATH=str(tmp_path))
+    assert code == 0, errors
+    scripts.append(output)
+  script = scripts[0]
+  assert (tmp_path / 'submitted').read_text() == script
+  lines = script.splitlines()
+  assert lines[0] == '#!/bin/bash'
+  for option in ('--array=0-1', '--gres=gpu:1', '--time=9',
+                 f'--output={tmp_path}/slurm-%A_%a.out'):
+    assert f'#SBATCH {option}' in lines
+  script = script.replace(sys.executable, 'printf "%s\\n"')
+  result = subprocess.run(
+      ['bash'], input=script, text=True, capture_output=True, check=True,
+      env=dict(os.environ, SLURM_ARRAY_TASK_ID='1'))
+  printed = result.stdout.splitlines()
+  # An installed package has no launch/.
+  assert printed[:2] == ['-m', 'scalable_agent.sweeps.atari57_experts']
+  assert set(printed[2:]) == {
+      f'--logdir={tmp_path}', '--nouse_lstm',
+      '--total_environment_frames=100', '--games=qbert'}

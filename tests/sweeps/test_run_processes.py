@@ -1,0 +1,178 @@
+"""Runs as processes: how many at a time, crashes, stops, and locks."""
+
+import os
+import threading
+import time
+import types
+
+import pytest
+
+from scalable_agent.sweeps import run_processes
+
+pytestmark = pytest.mark.usefixtures('bounded')
+
+# A run keeps a file `done` in its log directory once it is, and tells of its
+# starts in `starts`.
+_SUCCEED = 'touch done'
+
+
+def _make_run(tmp_path, script, name='a'):
+  logdir = tmp_path / name
+  logdir.mkdir(exist_ok=True)
+  return run_processes.ManagedRun(
+      name, str(logdir),
+      ['bash', '-c', f'cd {logdir}; echo $$ >> starts; {script}'],
+      (logdir / 'done').exists)
+
+
+def _starts(run):
+  try:
+    with open(os.path.join(run.logdir, 'starts')) as f:
+      return len(f.readlines())
+  except FileNotFoundError:
+    return 0
+
+
+def _run(runs, parallel=1, stop=None, **kwargs):
+  changes = []
+  run_processes.run_all(
+      runs, parallel, stop or threading.Event(),
+      lambda run: changes.append((run.name, run.state)), **kwargs)
+  return changes
+
+
+def test_runs_go_one_after_the_other(tmp_path):
+  script = f'mkdir ../lock && sleep .1 && rmdir ../lock && {_SUCCEED}'
+  runs = [_make_run(tmp_path, script, name) for name in 'abc']
+  assert _run(runs) == [(name, state) for name in 'abc'
+                        for state in ('running', 'done')]
+
+
+def test_runs_go_side_by_side(tmp_path):
+  """Each of two waits for the other, which is only there if both run."""
+  script = ('touch ../{}; while ! [ -e ../{} ]; do sleep .05; done; ' +
+            _SUCCEED)
+  runs = [_make_run(tmp_path, script.format(mine, other), f'run_{mine}')
+          for mine, other in ('xy', 'yx')]
+  _run(runs, parallel=2)
+  assert [run.state for run in runs] == ['done'] * 2
+
+
+def test_what_is_done_is_not_started(tmp_path):
+  run = _make_run(tmp_path, _SUCCEED)
+  (tmp_path / 'a' / 'done').touch()
+  again = _make_run(tmp_path, _SUCCEED)
+  assert again.state == 'done'
+  assert _run([again]) == []
+  # Nor what was done by somebody else in the meantime.
+  assert _run([run]) == [('a', 'done')]
+  assert _starts(run) == 0
+
+
+@pytest.mark.parametrize('ending', ['exit 1', 'exit 0', 'kill -9 $$'])
+def test_a_crash_is_tried_again_twice(tmp_path, ending):
+  """After the others; an end is a crash, whatever its code, if not done."""
+  recovers = _make_run(
+      tmp_path, f'if [ "$(wc -l < starts)" -lt 3 ]; then {ending}; fi; '
+      f'{_SUCCEED}', 'recovers')
+  fails = _make_run(tmp_path, f'echo out of cheese; {ending}', 'fails')
+  changes = _run([recovers, fails])
+  assert [name for name, state in changes if state == 'running'] == [
+      'recovers', 'fails'] * 3
+  assert (recovers.state, recovers.crashes) == ('done', 2)
+  assert (fails.state, fails.crashes) == ('failed', 3)
+  assert _starts(fails) == 3
+  assert fails.last_words() == 'out of cheese'
+
+
+def test_stop_lets_runs_save(tmp_path):
+  """One SIGTERM each; what then is not done is no crash."""
+  script = ('trap "echo saved >> saves; {}; exit 0" TERM; touch ready; '
+            'while true; do sleep .05; done')
+  runs = [_make_run(tmp_path, script.format('true'), 'a'),
+          _make_run(tmp_path, script.format(_SUCCEED), 'b'),
+          _make_run(tmp_path, _SUCCEED, 'c')]
+  stop = threading.Event()
+
+  def stop_when_both_are_ready():
+    if all((tmp_path / name / 'ready').exists() for name in 'ab'):
+      stop.set()
+
+  _run(runs, parallel=2, stop=stop, on_poll=stop_when_both_are_ready)
+  assert [run.state for run in runs] == ['waiting', 'done', 'waiting']
+  assert [run.crashes for run in runs] == [0, 0, 0]
+  assert [(tmp_path / name / 'saves').read_text() for name in 'ab'] == [
+      'saved\n'] * 2
+  assert _starts(runs[2]) == 0
+
+
+def test_a_run_is_never_at_work_twice(tmp_path):
+  """The lock lives with the process, and is waited for."""
+  script = f'while ! [ -e go ]; do sleep .05; done; {_SUCCEED}'
+  first, second = (_make_run(tmp_path, script) for _ in range(2))
+  first.start()
+  second.start()
+  assert (first.state, second.state) == ('running', 'elsewhere')
+  second.poll()
+  assert second.state == 'elsewhere'
+  (tmp_path / 'a' / 'go').touch()
+  deadline = time.monotonic() + 60
+  while second.state == 'elsewhere' and time.monotonic() < deadline:
+    time.sleep(.05)
+    second.poll()
+  assert second.state == 'done'
+  first.poll()
+  assert first.state == 'done'
+  assert _starts(first) == 1
+
+
+def test_a_run_whose_other_process_died_goes_on(tmp_path):
+  first = _make_run(tmp_path, 'sleep .5')
+  first.start()
+  second = _make_run(tmp_path, _SUCCEED)
+  assert _run([second])[:2] == [('a', 'elsewhere'), ('a', 'waiting')]
+  assert (second.state, second.crashes) == ('done', 0)
+  first.wait()
+
+
+# -- What a log directory says ------------------------------------------------
+
+
+def test_checkpoint_frames(tmp_path):
+  assert run_processes.checkpoint_frames(tmp_path) == 0
+  (tmp_path / 'checkpoint').write_text(
+      'model_checkpoint_path: "ckpt-2560"\n'
+      'all_model_checkpoint_paths: "ckpt-1280"\n'
+      'all_model_checkpoint_paths: "ckpt-2560"\n')
+  assert run_processes.checkpoint_frames(tmp_path) == 2560
+  config = types.SimpleNamespace(logdir=tmp_path, total_environment_frames=2560)
+  assert run_processes.is_trained(config)
+  config.total_environment_frames += 1
+  assert not run_processes.is_trained(config)
+
+
+@pytest.mark.parametrize('text, expected', [
+    ('{"frames": 80, "levels": {"pong": {"num_episodes": 10}}}', True),
+    ('{"frames": 80, "levels": {"pong": {"num_episodes": 9}}}', False),
+    ('{"frames": 40, "levels": {"pong": {"num_episodes": 10}}}', False),
+    ('{"frames": 80, "levels": {}}', False), ('{"frames": 80, ', False)])
+def test_is_tested(tmp_path, text, expected):
+  config = types.SimpleNamespace(
+      logdir=tmp_path, level_name='pong', test_num_episodes=10)
+  assert not run_processes.is_tested(config)
+  (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "ckpt-80"\n')
+  (tmp_path / 'test_scores.json').write_text(text)
+  assert run_processes.is_tested(config) == expected
+
+
+def test_progress_is_read_from_the_ends(tmp_path):
+  """Of long files too, and while a line is being written."""
+  assert run_processes.read_progress(tmp_path) == (None, None, None, 0)
+  (tmp_path / 'metrics.jsonl').write_text(
+      '{"frames": 10, "fps": 1.5}\n' * 9999 +
+      '{"frames": 20, "fps": 2.5}\n{"frames": 30, "f')
+  (tmp_path / 'episodes.csv').write_text(
+      'frames,level,episode_return,episode_frames\n' +
+      '1,pong,99,4\n' * 9999 + '1,pong,1,4\n' * 50 + '1,pong,3,4\n' * 50 +
+      '2,pong,7')
+  assert run_processes.read_progress(tmp_path) == (20, 2.5, 2., 100)

@@ -1,0 +1,188 @@
+"""Which module imports which: one way, and no more than a process needs."""
+
+import ast
+import graphlib
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+_PACKAGE = 'scalable_agent'
+
+# Folders and modules of the package, the lowest first. One imports what is
+# below it, or beside it where that makes no circle.
+_LAYERS = (
+    # The tables of levels are here since environments know their names.
+    {'process', 'atari57', 'dmlab30'},
+    {'environments'},
+    {'trajectories', 'vtrace', 'losses', 'rmsprop'},
+    {'networks', 'algorithms', 'replay', 'suites',
+     'dynamic_batching', 'staging', 'actor', 'policy', 'learner'},
+    {'config'},
+    {'assembly'},
+    {'remote', 'training', 'jobs', 'evaluation', 'results', 'throughput',
+     'sweeps'},
+    {'experiment', 'benchmark', 'report', 'sweeps.atari57_experts'})
+
+# What takes seconds to load, or is not installed everywhere.
+_HEAVY = ('tensorflow', 'tensorflow_probability', 'tree', 'ale_py', 'gymnasium')
+
+
+def _find_modules():
+  """Returns a dict of module, without the package's name, to syntax tree."""
+  modules = {}
+  for path in (_ROOT / _PACKAGE).rglob('*.py'):
+    parts = path.relative_to(_ROOT / _PACKAGE).with_suffix('').parts
+    if parts[-1] == '__init__':
+      parts = parts[:-1]
+    modules['.'.join(parts)] = ast.parse(path.read_text())
+  return modules
+
+
+def _imported(tree, modules):
+  """Returns the modules of the package that a syntax tree imports, a set.
+
+  Those that functions import are among them, and the packages that any of them
+  is in, whose `__init__` runs first.
+  """
+  names = set()
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Import):
+      names.update(alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+      assert not node.level, 'This test cannot follow relative imports.'
+      names.update(f'{node.module}.{alias.name}' for alias in node.names)
+  found = set()
+  for name in names:
+    first, *parts = name.split('.')
+    if first == _PACKAGE:
+      found.update('.'.join(parts[:i]) for i in range(1, len(parts) + 1))
+  return found & modules.keys()
+
+
+@pytest.fixture(scope='module', name='graph')
+def _graph():
+  """A dict of module to the set of modules that it imports."""
+  modules = _find_modules()
+  return {name: _imported(tree, modules) - {name}
+          for name, tree in modules.items() if name}
+
+
+def _folder(module):
+  return module.split('.')[0]
+
+
+def _circle(graph):
+  """Returns folders that import each other in a circle, a list; or None."""
+  folders = {}
+  for module, imported in graph.items():
+    mine = _folder(module)
+    folders.setdefault(mine, set()).update(
+        {_folder(other) for other in imported} - {mine})
+  try:
+    graphlib.TopologicalSorter(folders).prepare()
+  except graphlib.CycleError as e:
+    return e.args[1]
+  return None
+
+
+def _layer(module):
+  for i, layer in enumerate(_LAYERS):
+    if module in layer:
+      return i
+  (found,) = [i for i, layer in enumerate(_LAYERS) if _folder(module) in layer]
+  return found
+
+
+def _upward(graph):
+  """Returns the imports of a higher layer, a list of pairs of modules."""
+  return [(module, other) for module, imported in graph.items()
+          for other in imported if _layer(other) > _layer(module)]
+
+
+def _closure(graph, module):
+  """Returns all that importing a module may load, a set, with the module."""
+  seen, left = set(), [module]
+  while left:
+    name = left.pop()
+    if name not in seen:
+      seen.add(name)
+      left.extend(graph[name])
+  return seen
+
+
+def test_every_module_has_a_layer(graph):
+  assert len(graph) > 50
+  for module in graph:
+    _layer(module)
+
+
+def test_folders_import_each_other_in_no_circle(graph):
+  assert _circle(graph) is None
+
+
+def test_no_module_imports_upwards(graph):
+  assert _upward(graph) == []
+
+
+@pytest.mark.parametrize('module, other, makes_circle', [
+    ('suites.atari', 'config', True), ('networks.agent', 'config', False),
+    ('environments', 'policy', False), ('staging', 'actor', True),
+    ('results.runs', 'experiment', True)])
+def test_imports_that_must_not_be_are_found(graph, module, other, makes_circle):
+  """So that the tests above mean something."""
+  changed = dict(graph, **{module: graph[module] | {other}})
+  assert (_circle(changed) is not None) == makes_circle
+  goes_up = _layer(other) > _layer(module)
+  assert _upward(changed) == ([(module, other)] if goes_up else [])
+  assert makes_circle or goes_up
+
+
+def test_a_process_imports_in_functions_too(graph):
+  assert 'jobs.policy_at_actor' in graph['jobs.actor_job']
+  assert 'networks.agent' in _closure(graph, 'jobs.actor_job')
+  assert 'learner' in _closure(graph, 'training.run')
+
+
+def test_actor_jobs_import_neither_learner_nor_training(graph):
+  jobs = [module for module in graph if _folder(module) == 'jobs']
+  assert {'jobs.actor_job', 'jobs.policy_at_actor',
+          'jobs.policy_at_learner', 'jobs.actor_server'} <= set(jobs)
+  for module in jobs:
+    folders = set(map(_folder, _closure(graph, module)))
+    assert not folders & {'learner', 'training', 'algorithms'}, module
+
+
+def _loaded(*modules):
+  """Returns which of `_HEAVY` a fresh process loads with modules, a set."""
+  program = f'import sys, {", ".join(modules)}; print(*sys.modules)'
+  result = subprocess.run(
+      [sys.executable, '-c', program], check=True, capture_output=True,
+      text=True, timeout=300, cwd=_ROOT,
+      env=dict(os.environ, PYTHONPATH=str(_ROOT)))
+  return set(_HEAVY) & set(result.stdout.split())
+
+
+def test_what_processes_load_is_seen():
+  """So that the tests below mean something."""
+  assert _loaded(*_HEAVY) == set(_HEAVY)
+
+
+def test_environments_load_nothing_that_is_heavy():
+  for module in ('environments', 'environments.worker', 'suites'):
+    assert not _loaded(f'scalable_agent.{module}'), module
+
+
+def test_actor_jobs_load_no_tensorflow_for_a_policy_at_the_learner():
+  loaded = _loaded('scalable_agent.jobs.actor_job',
+                   'scalable_agent.jobs.policy_at_learner')
+  assert not loaded & {'tensorflow', 'tensorflow_probability'}
+
+
+def test_actor_jobs_load_no_probabilities_for_a_policy_of_their_own():
+  loaded = _loaded('scalable_agent.jobs.actor_job',
+                   'scalable_agent.jobs.policy_at_actor')
+  assert 'tensorflow' in loaded and 'tensorflow_probability' not in loaded

@@ -1,0 +1,239 @@
+"""Checkpoints of a learner: whole, corrupt, and of others."""
+
+import glob
+import logging as python_logging
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tree
+
+from scalable_agent import networks
+from scalable_agent.environments import ArraySpec
+from scalable_agent.training import checkpoint
+from tests import learners
+
+_NUM_ACTIONS = learners.NUM_ACTIONS
+_agent, _batch = learners.make_agent, learners.make_batch
+_make_learner = learners.make_learner
+
+pytestmark = pytest.mark.usefixtures('bounded')
+
+
+def _step(learner, batch):
+  learner.step(learner.place(batch))
+
+
+def _locals(learner, replica):
+  """All variables but the counters, as one replica has them."""
+  return [getattr(v, 'values', [v])[replica].numpy()
+          for v in learner.variables()[:-2]]
+
+
+def _assert_equal(actual, expected):
+  tree.map_structure(np.testing.assert_array_equal, actual, expected)
+
+
+def _state(learner):
+  return _locals(learner, 0), learner.frames, learner.steps
+
+
+def _train_and_save(logdir, num_saves, keep=3):
+  """Saves after each of some updates; returns the state at each save."""
+  learner = _make_learner()
+  checkpointer = checkpoint.Checkpointer(str(logdir), learner, '{"a": 1}', keep)
+  states = []
+  for i in range(num_saves):
+    _step(learner, _batch(i))
+    path = checkpointer.save()
+    assert os.path.exists(path + '.index')
+    states.append(_state(learner))
+  return states
+
+
+def _restore(logdir, learner=None):
+  learner = learner or _make_learner(seed=99)
+  path = checkpoint.Checkpointer(str(logdir), learner, '{"a": 2}').restore()
+  return learner, path
+
+
+def _data_files(logdir):
+  """Oldest first."""
+  return sorted(glob.glob(os.path.join(logdir, '*.data-*')),
+                key=lambda path: int(path.split('-')[-4].split('.')[0]))
+
+
+def test_checkpoint_round_trip(tmp_path):
+  """Weights, slots and counters come back bit by bit, and training goes on."""
+  states = _train_and_save(tmp_path, 2)
+  learner, path = _restore(tmp_path)
+  assert path.endswith('-160')
+  _assert_equal(_state(learner), states[-1])
+  other, _ = _restore(tmp_path)
+  for some in (learner, other):
+    _step(some, _batch(7))
+  _assert_equal(_state(learner), _state(other))
+  assert learner.frames == 240
+
+
+def test_checkpoint_changes_number_of_replicas(tmp_path, mirrored):
+  """Two replicas take up what one left, both of them all of it, and back."""
+  states = _train_and_save(tmp_path, 1)
+  two, _ = _restore(tmp_path, _make_learner(strategy=mirrored, seed=99))
+  for replica in range(2):
+    _assert_equal(_locals(two, replica), states[-1][0])
+  _step(two, _batch(5))
+  checkpoint.Checkpointer(str(tmp_path), two, '').save()
+  one, path = _restore(tmp_path)
+  assert path.endswith('-160')
+  _assert_equal(_state(one), _state(two))
+
+
+def test_nothing_to_restore(tmp_path):
+  """None says that there is no checkpoint, and the learner stays as it was."""
+  learner = _make_learner()
+  before = _state(learner)
+  _, path = _restore(tmp_path / 'not there', learner)
+  assert path is None
+  _assert_equal(_state(learner), before)
+
+
+def _truncate(path):
+  os.truncate(path, os.path.getsize(path) // 2)
+
+
+def _flip_bytes(path):
+  with open(path, 'r+b') as f:
+    f.seek(os.path.getsize(path) // 2)
+    byte = f.read(1)[0]
+    f.seek(-1, os.SEEK_CUR)
+    f.write(bytes([byte ^ 0xff]))
+
+
+def _remove_index(path):
+  os.remove(path.split('.data-')[0] + '.index')
+
+
+@pytest.mark.parametrize(
+    'corrupt', [_truncate, _flip_bytes, os.remove, _remove_index])
+def test_corrupt_checkpoint_falls_back_to_the_one_before(
+    tmp_path, caplog, corrupt):
+  """All of the state is the older one's, with a warning that names the file."""
+  states = _train_and_save(tmp_path, 3)
+  corrupt(_data_files(tmp_path)[-1])
+  with caplog.at_level(python_logging.WARNING):
+    learner, path = _restore(tmp_path)
+  assert path.endswith('-160')
+  _assert_equal(_state(learner), states[-2])
+  warnings = [r.getMessage() for r in caplog.records
+              if r.levelno == python_logging.WARNING]
+  assert any('-240 cannot be restored' in w for w in warnings), warnings
+
+
+def test_training_goes_on_after_a_corrupt_checkpoint(tmp_path):
+  """The checkpoint that was corrupt is written anew and can be restored."""
+  _train_and_save(tmp_path, 3)
+  _truncate(_data_files(tmp_path)[-1])
+  learner = _make_learner(seed=99)
+  checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '')
+  checkpointer.restore()
+  _step(learner, _batch(11))
+  assert checkpointer.save().endswith('-240')
+  restored, path = _restore(tmp_path)
+  assert path.endswith('-240')
+  _assert_equal(_state(restored), _state(learner))
+
+
+def test_two_corrupt_checkpoints(tmp_path):
+  states = _train_and_save(tmp_path, 3)
+  for path in _data_files(tmp_path)[1:]:
+    _flip_bytes(path)
+  learner, path = _restore(tmp_path)
+  assert path.endswith('-80')
+  _assert_equal(_state(learner), states[0])
+
+
+def test_all_checkpoints_corrupt(tmp_path):
+  """An error that names them: a run must not start afresh over another."""
+  _train_and_save(tmp_path, 2)
+  for path in _data_files(tmp_path):
+    _truncate(path)
+  with pytest.raises(checkpoint.CheckpointError, match='-80.*-160.*--logdir'):
+    _restore(tmp_path)
+
+
+def test_checkpoint_of_another_network(tmp_path):
+  """Weights of other shapes, or missing ones, are an error."""
+  _train_and_save(tmp_path, 1)
+  with pytest.raises(checkpoint.CheckpointError):
+    _restore(tmp_path, _make_learner(_agent(use_lstm=True)))
+  wider = networks.Agent(
+      _NUM_ACTIONS + 1, (ArraySpec((4,), np.float32),), 'vector', False)
+  with pytest.raises(checkpoint.CheckpointError):
+    _restore(tmp_path, _make_learner(wider))
+
+
+def test_checkpoint_that_lacks_something(tmp_path):
+  """Slots that a checkpoint does not have must not silently start afresh."""
+  learner = _make_learner()
+  without_slots = tf.train.Checkpoint(
+      params=learner.params, config=tf.Variable(''),
+      num_environment_frames=learner.num_environment_frames,
+      learner_steps=learner.learner_steps)
+  tf.train.CheckpointManager(without_slots, str(tmp_path), 3).save()
+  with pytest.raises(checkpoint.CheckpointError):
+    _restore(tmp_path)
+
+
+@pytest.mark.parametrize('keep', [1, 2])
+def test_keeps_the_last_few(tmp_path, keep):
+  """Older ones go, also those of a run before."""
+  _train_and_save(tmp_path, 3, keep)
+  numbers = lambda: [int(path.split('-')[-4].split('.')[0])
+                     for path in _data_files(tmp_path)]
+  assert numbers() == [80, 160, 240][-keep:]
+  learner = _make_learner()
+  checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '', keep)
+  checkpointer.restore()
+  _step(learner, _batch(3))
+  checkpointer.save()
+  assert numbers() == [80, 160, 240, 320][-keep:]
+
+
+def test_unchanged_state_is_not_saved_again(tmp_path):
+  """Neither after a save nor after a restore."""
+  learner = _make_learner()
+  checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '')
+  _step(learner, _batch(0))
+  path = checkpointer.save()
+  modified = os.stat(path + '.index').st_mtime_ns
+  assert checkpointer.save() == path
+  other = checkpoint.Checkpointer(str(tmp_path), _make_learner(), '')
+  other.restore()
+  assert other.save() == path
+  assert os.stat(path + '.index').st_mtime_ns == modified
+
+
+def test_names_in_a_checkpoint_stay(tmp_path):
+  """So that what earlier versions saved is restored."""
+  _train_and_save(tmp_path, 1)
+  found = {name.removesuffix('/.ATTRIBUTES/VARIABLE_VALUE'): shape
+           for name, shape in tf.train.list_variables(str(tmp_path))}
+  layers = {'torso/linear_0': (4, 64), 'torso/linear_1': (64, 64),
+            'policy_logits': (64 + 1 + _NUM_ACTIONS, _NUM_ACTIONS),
+            'baseline': (64 + 1 + _NUM_ACTIONS, 1)}
+  expected = {}
+  for i, (layer, shape) in enumerate(layers.items()):
+    for j, (part, its_shape) in enumerate(
+        [('w', list(shape)), ('b', [shape[1]])]):
+      # TensorFlow writes a slash in a key as .S.
+      key = f'params/{layer}/{part}'.replace('/', '.S')
+      expected[key.replace('params.S', 'params/')] = its_shape
+      for slot in ('mean_square', 'momentum'):
+        expected[f'optimizer/{slot}/{2 * i + j}'] = its_shape
+  expected.update(dict.fromkeys(
+      ['config', 'num_environment_frames', 'learner_steps', 'save_counter'],
+      []))
+  found.pop('_CHECKPOINTABLE_OBJECT_GRAPH')
+  assert found == expected
