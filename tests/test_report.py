@@ -29,7 +29,8 @@ def make_run(logdir, episodes, tested=(), **settings):
         json.dumps(dict(_CONFIG, logdir=str(logdir), **settings)))
   (logdir / 'episodes.csv').write_text(
       'frames,level,episode_return,episode_frames\n' + ''.join(
-          f'{frames},{level},{value},400\n' for frames, level, value in episodes))
+          f'{frames},{level},{value},400\n'
+          for frames, level, value in episodes))
   if tested:
     (logdir / 'test_scores.json').write_text(json.dumps(dict(
         frames=2_000_000, levels={

@@ -180,7 +180,7 @@ def _released_gradients(weights, unrolls, settings):
   return released, tape.gradient(released['total_loss'], weights)
 
 
-# -- What both learners are given ------------------------------------------------------
+# -- What both learners are given ---------------------------------------------
 
 # Column b is unroll b, row t is entry t. The columns: words that come again; an
 # instruction that changes within the unroll; none; another one at every step.

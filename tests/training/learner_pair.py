@@ -1,4 +1,6 @@
-"""Two learners in processes of their own: python -m tests.training.learner_pair DIR.
+"""Two learners in processes of their own.
+
+    python -m tests.training.learner_pair DIR
 
 Each writes what it found to DIR/<task>.npz, for test_collectives.py.
 """
@@ -90,7 +92,8 @@ def _learn(task, ports, directory):
   peers = peers_lib.Peers(collectives)
   # Their own seeds would give them different weights.
   learner = learners.make_learner(
-      learners.make_language_agent(), strategy=peers.strategy, optimizer=OPTIMIZER, seed=1 + task)
+      learners.make_language_agent(), strategy=peers.strategy,
+      optimizer=OPTIMIZER, seed=1 + task)
   before, after = _share_any_state(
       peers, learner, np.random.default_rng(task))
   settings_error = _settings_error(peers, task)

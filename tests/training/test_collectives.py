@@ -21,7 +21,8 @@ def pair(tmp_path_factory):
   """What two learners found, a list of two dicts, and what they printed."""
   directory = tmp_path_factory.mktemp('pair')
   process = subprocess.run(
-      [sys.executable, '-m', 'tests.training.learner_pair', str(directory)], cwd=_ROOT,
+      [sys.executable, '-m', 'tests.training.learner_pair', str(directory)],
+      cwd=_ROOT,
       env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2'), timeout=400,
       stdin=subprocess.DEVNULL, capture_output=True, text=True)
   assert process.returncode == 0, process.stderr[-4000:]

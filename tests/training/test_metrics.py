@@ -90,7 +90,8 @@ def test_metrics_are_means_over_the_interval(tmp_path):
   reporter.step(200, dict(LOGS, total_loss=6., learning_rate=.3, skipped=1.),
                 np.array([7, 2]), ACTIONS)
   reporter.write(2, dict(queue_size=3), dict(learner_step=.25))
-  reporter.step(300, dict(LOGS, total_loss=-1., skipped=1.), np.array([1, 1]), ACTIONS)
+  reporter.step(300, dict(LOGS, total_loss=-1., skipped=1.),
+                np.array([1, 1]), ACTIONS)
   reporter.write(3, dict(queue_size=0), {})
   reporter.close()
   first, second = _metrics(tmp_path)
@@ -373,7 +374,8 @@ def test_progress_text():
 @pytest.mark.parametrize('frames, fps, returns, expected', [
     (0, 0., [], ['frames 0 of 1.00k', 'no episode finished yet', '| 0 frames/s',
                  'time left unknown']),
-    (1000, 1., [3.], ['(100.0 %)', 'time left 0:00:00', '3.00 over 1 episodes']),
+    (1000, 1., [3.],
+     ['(100.0 %)', 'time left 0:00:00', '3.00 over 1 episodes']),
     (999, .5, [-21.], ['frames 999', 'time left 0:00:02', '-21.00']),
 ])
 def test_progress_text_at_the_ends(frames, fps, returns, expected):

@@ -182,7 +182,8 @@ def test_the_first_learners_clock_decides_what_is_written(report, save):
 
 def test_episodes_of_all_learners_reach_the_first():
   games = lambda task: [
-      trajectories.Episode(f'level {task}', .1 * i, 1000 + i) for i in range(task + 1)]
+      trajectories.Episode(f'level {task}', .1 * i, 1000 + i)
+      for i in range(task + 1)]
 
   class Reporter:
 
