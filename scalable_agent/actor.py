@@ -2,16 +2,12 @@
 
 One thread drives a pool of environments. Each environment fills its own unroll,
 so that unrolls finish when their environment does, not when the slowest does.
-Batched A2C is the same loop with a wait in it: what has finished its unroll
-acts again only after the update on all of them.
+Batched A2C is the same loop with a wait in it, a `batched_a2c.Rendezvous`.
 """
-
-import threading
 
 import numpy as np
 import tree
 
-from scalable_agent import staging
 from scalable_agent import trajectories
 
 
@@ -140,95 +136,12 @@ class UnrollBuffer:
         policy_version=self._versions[i])
 
 
-class Updates:
-  """Counts the learner's updates, and lets actors wait for them."""
-
-  def __init__(self):
-    self._first_version = None
-    self._count = 0
-    self._closed = False
-    self._changed = threading.Condition()
-
-  def reach(self, version):
-    """Takes note that the policy has the weights of update `version`.
-
-    The first call says with which one acting begins.
-    """
-    with self._changed:
-      if self._first_version is None:
-        self._first_version = version
-      self._count = version - self._first_version
-      self._changed.notify_all()
-
-  def wait(self, count):
-    """Waits until there have been `count` updates.
-
-    Raises:
-      staging.Closed: `close` was called.
-    """
-    with self._changed:
-      self._changed.wait_for(lambda: self._closed or self._count >= count)
-      if self._closed:
-        raise staging.Closed('There will be no more updates.')
-
-  def close(self):
-    """Wakes all that wait."""
-    with self._changed:
-      self._closed = True
-      self._changed.notify_all()
-
-
-class Rendezvous:
-  """Holds environments back until all of a pool are between two unrolls.
-
-  This is what makes the actor-critic batched and synchronous (A2C): every
-  unroll is from one version of the weights, which the learner trains next.
-  """
-
-  def __init__(self, num_environments, wait_for_update):
-    """Initializes the rendezvous.
-
-    Args:
-      num_environments: N.
-      wait_for_update: A function of a number of updates; it blocks until there
-        have been so many, such as `Updates.wait`.
-    """
-    self._num_environments = num_environments
-    self._wait_for_update = wait_for_update
-    self._held = []
-    self._rounds = 0
-
-  def pass_on(self, at_start, inputs):
-    """Returns the environments that may act now.
-
-    Args:
-      at_start: bool [K], which have just begun an unroll.
-      inputs: A nest of arrays [K, ...] for some environments.
-
-    Returns:
-      The nest with those that are within an unroll, [<= K, ...], or else, once
-      the last of the pool gets here and the learner has trained, with all,
-      [N, ...]. None if nobody may act.
-    """
-    select = lambda which: tree.map_structure(lambda a: a[which], inputs)
-    if not at_start.any():
-      return inputs
-    self._held.append((np.count_nonzero(at_start), select(at_start)))
-    if sum(count for count, _ in self._held) < self._num_environments:
-      return None if at_start.all() else select(~at_start)
-    held = [nest for _, nest in self._held]
-    self._held = []
-    self._wait_for_update(self._rounds)
-    self._rounds += 1
-    return tree.map_structure(lambda *a: np.concatenate(a), *held)
-
-
 class Actor:
   """Acts in N environments, and makes unrolls of what comes of it."""
 
   def __init__(self, level_names, num_actions, policy, initial_state,
                unroll_length, num_action_repeats, put_unroll, report_episode,
-               times, wait_for_update=None, refresh=None):
+               times, rendezvous=None, refresh=None):
     """Initializes the actor.
 
     Args:
@@ -243,8 +156,7 @@ class Actor:
         `TrajectoryQueue.put`; it may block.
       report_episode: A function that takes an `Episode`.
       times: A `timing.StageTimes`.
-      wait_for_update: None, or, for batched A2C, a function of a number of
-        updates that blocks until there have been so many, as `Updates.wait`.
+      rendezvous: None, or, for batched A2C, a `batched_a2c.Rendezvous`.
       refresh: None, or a function to call before unrolls begin, with the
         versions of the weights that began those before, int64 [<= N].
     """
@@ -261,8 +173,7 @@ class Actor:
     self._core_state = tree.map_structure(np.copy, initial_state)
     self._agent_output = initial_output(num_environments, num_actions)
     self._buffer = None
-    self._rendezvous = wait_for_update and Rendezvous(
-        num_environments, wait_for_update)
+    self._rendezvous = rendezvous
 
   def act(self, ids, env_output, is_first, is_last):
     """Takes outputs of some environments, and says what is to be done next.
@@ -301,8 +212,9 @@ class Actor:
 
     if self._rendezvous:
       with self._times.stage('actor_update_wait'):
+        # A new environment has not finished an unroll yet.
         passed = self._rendezvous.pass_on(
-            buffer.at_start(ids), (ids, env_output, last_output))
+            buffer.at_start(ids) & ~is_first, (ids, env_output, last_output))
       if passed is None:
         return ids[:0], ids[:0]
       ids, env_output, last_output = passed

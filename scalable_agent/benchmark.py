@@ -31,7 +31,11 @@ import tempfile
 
 from absl import app
 from absl import flags
-import tensorflow as tf
+
+# As the experiment does, before TensorFlow is loaded.
+os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')
+
+import tensorflow as tf  # pylint: disable=g-import-not-at-top
 
 from scalable_agent import config as config_lib
 from scalable_agent import experiment

@@ -5,6 +5,7 @@
 
 A source has `get(count)`, which returns a `Batch` of so many unrolls, and
 `close()`. If it has priorities, it also has `update(keys, priorities)`. The
+staging area's thread calls `get`, and the training loop's calls `update`. The
 queue itself is the plain source.
 
 Both ends are bounded: a full queue blocks the actors, and one batch is prepared
@@ -124,6 +125,11 @@ def stack_time_major(unrolls):
       policy_version=np.array([unroll.policy_version for unroll in unrolls]))
 
 
+def _stack(batch):
+  """Returns the `Batch` of a source with its unrolls joined."""
+  return batch._replace(unrolls=stack_time_major(batch.unrolls))
+
+
 class StagingArea:
   """Prepares the next batch on the devices while the current one trains.
 
@@ -156,9 +162,9 @@ class StagingArea:
       if self._stopped.is_set():
         return
       try:
-        batch = self._source.get(self._batch_size)
-        self._staged.put(self._place(batch._replace(
-            unrolls=stack_time_major(batch.unrolls))))
+        # Nothing here keeps the unrolls alive while the batch waits.
+        self._staged.put(self._place(_stack(
+            self._source.get(self._batch_size))))
       except BaseException as e:  # Handed to the thread that calls `get`.
         self._staged.put(e)
         return

@@ -17,6 +17,7 @@ from scalable_agent import staging
 from scalable_agent import trajectories
 from scalable_agent.process import threads as threads_lib
 from scalable_agent.process import timing
+from scalable_agent.training import batched_a2c
 
 # An end to waits that should be short; the machine may be busy.
 _LONG = 30.0
@@ -371,7 +372,7 @@ def test_batched_a2c_acts_with_what_the_learner_made_of_the_last_unrolls(
   pool = _FakePool(lengths, seed, num_recvs=200, answers_any=True)
   with pytest.raises(environments.PoolError):
     _run(pool, learner.policy, (), unroll_length, learner.unrolls.append,
-         wait_for_update=learner.wait)
+         rendezvous=batched_a2c.Rendezvous(len(lengths), learner.wait))
   rounds = len(learner.unrolls) // len(lengths)
   assert rounds >= 5 and learner.updates in (rounds, rounds - 1)
   for k in range(rounds):
@@ -399,13 +400,47 @@ def test_batched_a2c_steps_the_others_until_all_are_there():
 
   with pytest.raises(environments.PoolError):
     _run(_FakePool(num_recvs=100, answers_any=True), policy, (), 5,
-         learner.unrolls.append, wait_for_update=learner.wait)
+         learner.unrolls.append,
+         rendezvous=batched_a2c.Rendezvous(len(_LENGTHS), learner.wait))
   assert sizes.count(5) < len(sizes) / 2
   assert min(sizes) < 3
 
 
+def test_batched_a2c_waits_for_the_unroll_of_a_replaced_environment():
+  """An update takes an unroll of each; what begins anew is not held back."""
+  unrolls, waits = [], []
+  trained = lambda count: waits.append((count, len(unrolls)))
+  acting = actor.Actor(
+      ['level'] * 2, _NUM_ACTIONS, _A2CLearner(2).policy, (), 3, 1,
+      unrolls.append, lambda episode: None, timing.StageTimes(),
+      rendezvous=batched_a2c.Rendezvous(2, trained))
+  step = 0
+
+  def act(ids, is_first=()):
+    nonlocal step
+    ids = np.array(ids, np.int32)
+    first = np.isin(ids, is_first)
+    zeros = np.zeros([len(ids)], np.float32)
+    frames = np.stack([ids, np.full_like(ids, step)], 1).astype(np.float32)
+    step += 1
+    output = environments.StepOutput(
+        zeros, environments.StepOutputInfo(zeros, zeros.astype(np.int32)),
+        first, (frames,))
+    acted, _ = acting.act(ids, output, first, np.zeros_like(first))
+    return sorted(acted.tolist())
+
+  assert act([0, 1], is_first=[0, 1]) == [0, 1]
+  assert act([0, 1]) == [0, 1]
+  assert act([0, 1], is_first=[1]) == [0, 1]  # Another environment 1.
+  assert act([0, 1]) == [1]  # 0 has its unroll, and is held.
+  assert act([1]) == [1]
+  assert waits == [] and len(unrolls) == 1
+  assert act([1]) == [0, 1]
+  assert waits == [(1, 2)]
+
+
 def test_updates_wake_those_that_wait_for_them():
-  updates = actor.Updates()
+  updates = batched_a2c.Updates()
   updates.reach(5)  # Of a run that was resumed: where acting begins.
   passed = queue_lib.Queue()
 

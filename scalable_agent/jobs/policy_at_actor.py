@@ -61,8 +61,8 @@ class Actors:
     self._weights_lock = threading.Lock()
     self._threads = [
         threads.CheckedThreads(pools, self._act),
-        threads.CheckedThreads([self._queue], self._send),
-        threads.CheckedThreads([self._client], self._report)]
+        threads.CheckedThreads([self._queue], self._send, 'sender'),
+        threads.CheckedThreads([self._client], self._report, 'reporter')]
 
   def check(self):
     """Raises what ended a thread, if something did."""

@@ -10,19 +10,20 @@ class Ended(Exception):
 class CheckedThreads:
   """Runs a function of each of several objects, such as pools, in a thread."""
 
-  def __init__(self, targets, function):
+  def __init__(self, targets, function, name='actor'):
     """Starts the threads.
 
     Args:
       targets: A list of objects with `close`, such as `environments.Pool`s.
       function: A function of one of them that runs until it raises.
+      name: What the threads are called, before a number.
     """
     self._targets = targets
     self._error = None
     self._closing = False
     self._threads = [
         threading.Thread(target=self._run, args=(function, target),
-                         name=f'actor-{i}', daemon=True)
+                         name=f'{name}-{i}', daemon=True)
         for i, target in enumerate(targets)]
     for thread in self._threads:
       thread.start()

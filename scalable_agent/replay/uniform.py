@@ -16,7 +16,7 @@ from scalable_agent import trajectories
 class UniformReplay:
   """A source whose batches mix new unrolls with earlier ones.
 
-  One thread at a time may use it.
+  One thread at a time may call `get`.
   """
 
   def __init__(self, source, capacity, num_replayed, seed):

@@ -7,6 +7,7 @@ from absl import logging
 from scalable_agent import actor
 from scalable_agent import suites
 from scalable_agent.process import threads
+from scalable_agent.training import batched_a2c
 
 
 def start(config, stack):
@@ -52,16 +53,16 @@ class ActorThreads:
       report_episode: A function that takes an `Episode`.
       times: A `timing.StageTimes`.
     """
-    self._updates = actor.Updates()
-    wait_for_update = (
-        None if config.architecture == 'impala' else self._updates.wait)
+    self._updates = batched_a2c.Updates()
 
     def act(pool):
+      rendezvous = None if config.architecture == 'impala' else (
+          batched_a2c.Rendezvous(pool.num_environments, self._updates.wait))
       actor.run_actor(pool, times, actor.Actor(
           pool.level_names, pool.num_actions, policy,
           agent.initial_state(pool.num_environments), config.unroll_length,
           config.num_action_repeats, put_unroll, report_episode, times,
-          wait_for_update=wait_for_update))
+          rendezvous=rendezvous))
 
     self._threads = threads.CheckedThreads(pools, act)
 

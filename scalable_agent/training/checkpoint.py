@@ -28,8 +28,12 @@ class Checkpointer:
       keep: How many checkpoints to keep.
     """
     self._learner = learner
+    # What an algorithm lacks has no name in its checkpoints.
+    targets = ({'target_params': learner.target_params}
+               if learner.target_params else {})
     self._checkpoint = tf.train.Checkpoint(
         params=learner.params,
+        **targets,
         optimizer=learner.optimizer,
         num_environment_frames=learner.num_environment_frames,
         learner_steps=learner.learner_steps,

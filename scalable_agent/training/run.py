@@ -145,12 +145,12 @@ class Run:
     lags = self.policy_lags(batch)
     with self.times.stage('learner_step'):
       logs, priorities = self.learner.step(placed)
-    if priorities is not None:
+    if priorities is not None and not logs['skipped']:
       self._source.update(batch.keys, priorities)
     with self.times.stage('learner_publish'):
       self._publish()
     self.reporter.step(self.learner.frames, logs, lags,
-                       batch.unrolls.agent_outputs.action)
+                       batch.unrolls.agent_outputs.action[1:])
     self._waiting_since = time.time()
     return logs
 

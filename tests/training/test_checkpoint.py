@@ -215,25 +215,72 @@ def test_unchanged_state_is_not_saved_again(tmp_path):
   assert os.stat(path + '.index').st_mtime_ns == modified
 
 
-def test_names_in_a_checkpoint_stay(tmp_path):
-  """So that what earlier versions saved is restored."""
-  _train_and_save(tmp_path, 1)
+_VECTOR_LAYERS = {
+    'torso/linear_0': (4, 64), 'torso/linear_1': (64, 64),
+    'policy_logits': (68, 3), 'baseline': (68, 1)}
+_LANGUAGE_LAYERS = {
+    **{name: shape for i, (before, units) in enumerate(
+        [(1, 16), (16, 32), (32, 32)])
+       for name, shape in [
+           (f'torso/section_{i}/conv', (3, 3, before, units)),
+           *((f'torso/section_{i}/residual_{j}/conv_{k}', (3, 3, units, units))
+             for j in range(2) for k in range(2))]},
+    'torso/linear': (3 * 3 * 32, 256),
+    'instruction/embedding': (1000, 20),
+    'instruction/lstm': (84, 256),
+    'core': (256 + 4 + 64 + 256, 1024),
+    'policy_logits': (256, 3), 'baseline': (256, 1)}
+
+
+def _make_language_learner():
+  agent = networks.Agent(
+      3, (ArraySpec((20, 20, 1), np.dtype(np.uint8)),
+          ArraySpec((5,), np.dtype(np.int32))), 'deep', True)
+  return _make_learner(agent)
+
+
+@pytest.mark.parametrize('make_learner, layers', [
+    (_make_learner, _VECTOR_LAYERS),
+    (_make_language_learner, _LANGUAGE_LAYERS)])
+def test_names_in_a_checkpoint_stay(tmp_path, make_learner, layers):
+  """So that what earlier versions saved is restored, slots by their order."""
+  checkpoint.Checkpointer(str(tmp_path), make_learner(), '').save()
   found = {name.removesuffix('/.ATTRIBUTES/VARIABLE_VALUE'): shape
            for name, shape in tf.train.list_variables(str(tmp_path))}
-  layers = {'torso/linear_0': (4, 64), 'torso/linear_1': (64, 64),
-            'policy_logits': (64 + 1 + _NUM_ACTIONS, _NUM_ACTIONS),
-            'baseline': (64 + 1 + _NUM_ACTIONS, 1)}
+  shapes = {}
+  for layer, shape in layers.items():
+    if layer == 'instruction/embedding':
+      shapes[layer] = list(shape)
+    else:
+      shapes.update({f'{layer}/w': list(shape), f'{layer}/b': [shape[-1]]})
   expected = {}
-  for i, (layer, shape) in enumerate(layers.items()):
-    for j, (part, its_shape) in enumerate(
-        [('w', list(shape)), ('b', [shape[1]])]):
-      # TensorFlow writes a slash in a key as .S.
-      key = f'params/{layer}/{part}'.replace('/', '.S')
-      expected[key.replace('params.S', 'params/')] = its_shape
-      for slot in ('mean_square', 'momentum'):
-        expected[f'optimizer/{slot}/{2 * i + j}'] = its_shape
+  for i, (name, shape) in enumerate(shapes.items()):
+    # TensorFlow writes a slash in a key as .S.
+    expected['params/' + name.replace('/', '.S')] = shape
+    for slot in ('mean_square', 'momentum'):
+      expected[f'optimizer/{slot}/{i}'] = shape
   expected.update(dict.fromkeys(
       ['config', 'num_environment_frames', 'learner_steps', 'save_counter'],
       []))
   found.pop('_CHECKPOINTABLE_OBJECT_GRAPH')
   assert found == expected
+
+
+def test_target_weights_are_saved(tmp_path):
+  """A run that resumes goes on with the targets that it had."""
+  def loss_fn(params, target_params, unused_batch):
+    del target_params
+    return tf.reduce_sum(params['baseline/b']), {}, None
+
+  make = lambda seed: _make_learner(
+      seed=seed, loss_fn=loss_fn, target_update_period=2)
+  learner = make(1)
+  for i in range(3):
+    _step(learner, _batch(i))
+  checkpoint.Checkpointer(str(tmp_path), learner, '').save()
+  other = make(2)
+  checkpoint.Checkpointer(str(tmp_path), other, '').restore()
+  assert (learner.params['baseline/b'].numpy() !=
+          learner.target_params['baseline/b'].numpy()).all()
+  for name, target in learner.target_params.items():
+    np.testing.assert_array_equal(other.target_params[name], target)

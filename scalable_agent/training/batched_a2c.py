@@ -1,0 +1,95 @@
+"""Makes actors and learner take turns, as batched A2C does (section 5.1).
+
+Acting is the loop of `actor` with a wait in it: what has finished its unroll
+acts again only after the update on all unrolls.
+"""
+
+import threading
+
+import numpy as np
+import tree
+
+from scalable_agent import staging
+
+
+class Updates:
+  """Counts the learner's updates, and lets actors wait for them."""
+
+  def __init__(self):
+    self._first_version = None
+    self._count = 0
+    self._closed = False
+    self._changed = threading.Condition()
+
+  def reach(self, version):
+    """Takes note that the policy has the weights of update `version`.
+
+    The first call says with which one acting begins.
+    """
+    with self._changed:
+      if self._first_version is None:
+        self._first_version = version
+      self._count = version - self._first_version
+      self._changed.notify_all()
+
+  def wait(self, count):
+    """Waits until there have been `count` updates.
+
+    Raises:
+      staging.Closed: `close` was called.
+    """
+    with self._changed:
+      self._changed.wait_for(lambda: self._closed or self._count >= count)
+      if self._closed:
+        raise staging.Closed('There will be no more updates.')
+
+  def close(self):
+    """Wakes all that wait."""
+    with self._changed:
+      self._closed = True
+      self._changed.notify_all()
+
+
+class Rendezvous:
+  """Holds environments back until all of a pool are between two unrolls.
+
+  This is what makes the actor-critic batched and synchronous (A2C): every
+  unroll is from one version of the weights, which the learner trains next.
+  """
+
+  def __init__(self, num_environments, wait_for_update):
+    """Initializes the rendezvous.
+
+    Args:
+      num_environments: N.
+      wait_for_update: A function of a number of updates; it blocks until there
+        have been so many, such as `Updates.wait`.
+    """
+    self._num_environments = num_environments
+    self._wait_for_update = wait_for_update
+    self._held = []
+    self._rounds = 0
+
+  def pass_on(self, is_done, inputs):
+    """Returns the environments that may act now.
+
+    Args:
+      is_done: bool [K], which have just finished an unroll.
+      inputs: A nest of arrays [K, ...] for some environments.
+
+    Returns:
+      The nest with those that are within an unroll, [<= K, ...], or else, once
+      the last of the pool gets here and the learner has trained, with all,
+      [N, ...]. None if nobody may act.
+    """
+    select = lambda which: tree.map_structure(lambda a: a[which], inputs)
+    if not is_done.any():
+      return inputs
+    self._held.append((np.count_nonzero(is_done), select(is_done)))
+    if sum(count for count, _ in self._held) < self._num_environments:
+      return None if is_done.all() else select(~is_done)
+    held = [nest for _, nest in self._held]
+    self._held = []
+    self._rounds += 1
+    self._wait_for_update(self._rounds)
+    return tree.map_structure(lambda *a: np.concatenate(a), *held)
