@@ -21,6 +21,8 @@ setuptools.setup(
     license_files=['LICENSE'],
     packages=setuptools.find_packages(include=['scalable_agent*']),
     python_requires='>=3.10',
+    # DeepMind Lab's package, deepmind-lab, is not on PyPI: its users build it,
+    # see the README.
     install_requires=[
         'absl-py>=2.1',
         'ale-py>=0.12',
@@ -42,8 +44,6 @@ setuptools.setup(
         'tf_keras>=2.19',
     ],
     extras_require={
-        # Not on PyPI: its users build and install it, as the README says.
-        'dmlab': ['deepmind-lab'],
         'gpu': ['tensorflow[and-cuda]'],
         'test': ['cryptography>=42', 'hypothesis>=6', 'playwright>=1.40',
                  'pytest>=8', 'safetensors>=0.4'],

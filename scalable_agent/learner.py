@@ -69,6 +69,7 @@ class Learner:
     self._gradient_norm_clip = gradient_norm_clip
     self._target_update_period = target_update_period
     self.optimizer = optimizer
+    self._log_names = []  # As tracing finds them.
     with tf.device('/cpu:0'):
       self.num_environment_frames = tf.Variable(0, dtype=tf.int64)
       self.learner_steps = tf.Variable(0, dtype=tf.int64)
@@ -155,9 +156,9 @@ class Learner:
     """
     learning_rate = self._learning_rate(self.frames)
     # An array, since TensorFlow keeps every Python number it has converted.
-    logs, priorities = self._update(
+    values, priorities = self._update(
         placed_batch, tf.constant(np.array(learning_rate, np.float32)))
-    logs = {name: float(value.numpy()) for name, value in logs.items()}
+    logs = dict(zip(self._log_names, values.numpy().tolist(), strict=True))
     frames = round(logs.pop('num_new_unrolls')) * self._frames_per_unroll
     self.num_environment_frames.assign_add(
         tf.constant(np.array(frames, np.int64)))
@@ -221,7 +222,8 @@ class Learner:
       priorities = tf.concat(
           strategy.experimental_local_results(priorities), axis=0)
     logs.update(grad_norm=norm, skipped=tf.cast(~finite, tf.float32))
-    return logs, priorities
+    self._log_names = list(logs)
+    return tf.stack(list(logs.values())), priorities
 
 
 def _place_rows(batch, rows):

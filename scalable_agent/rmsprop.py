@@ -69,7 +69,8 @@ class RMSProp(tf.Module):
         same order at every call. With several replicas the gradients are
         already reduced, and mirrored like their variables. A gradient is a
         tensor or a `tf.IndexedSlices`: repeated indices stand for the sum of
-        their values, negative ones for no row.
+        their values, negative ones for no row. A `tf.IndexedSlices` may also be
+        of plain tensors; all replicas then get the same.
       learning_rate: Float scalar tensor, or None for the constructor's.
       scale: Float scalar tensor that multiplies each gradient.
       condition: Bool scalar tensor; False leaves everything as it is.

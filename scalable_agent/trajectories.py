@@ -46,7 +46,7 @@ Batch.__doc__ = """What an update trains on.
 
   unrolls: An `ActorOutput` of B unrolls. What a source returns has a list of B
     single ones in its place.
-  is_replayed: bool [B], the unroll was in a batch before.
+  is_replayed: bool [B], whether the unroll was drawn from replay.
   weights: float32 [B], by which an algorithm may weigh the unroll's loss.
   keys: int64 [B], what the source knows the unroll by; -1 if it has no name.
 """

@@ -130,7 +130,7 @@ def test_no_module_imports_upwards(graph):
 
 @pytest.mark.parametrize('module, other, makes_circle', [
     ('suites.atari', 'config', True), ('networks.agent', 'config', False),
-    ('environments', 'policy', False), ('staging', 'actor', True),
+    ('environments', 'policy', False), ('trajectories', 'actor', True),
     ('results.runs', 'experiment', True)])
 def test_imports_that_must_not_be_are_found(graph, module, other, makes_circle):
   """So that the tests above mean something."""

@@ -7,7 +7,6 @@ import importlib.util
 import json
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import sys
 import numpy as np
 import pytest
 
+from tests import readme
 from tests import test_experiment
 from tests.jobs import test_jobs
 from tests.test_experiment import Program
@@ -31,21 +31,13 @@ _FRAMES = 2000
 _LINEAR_SHAPE = 3 * 3 * 32, 256
 
 
-def _example(heading):
-  """A section's example in the README: the flag, the file and its contents."""
-  _, _, text = (_ROOT / 'README.md').read_text().partition(f'\n## {heading}\n')
-  before, code = text.partition('\n## ')[0].split('```python\n')
-  return (re.findall('`(--[^`]+)`', before)[-1],
-          re.findall('`([^`]+[.]py)`', before)[-1], code.partition('```')[0])
-
-
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
   """Holds the user's package, and is where programs look for modules."""
   assert importlib.util.find_spec('my_project') is None
   folder = tmp_path_factory.mktemp('users')
   for heading in ('Your own network', 'Your own environment'):
-    _, name, code = _example(heading)
+    _, name, code = readme.example(heading)
     path = folder / name
     assert path.parent.name == 'my_project'
     path.parent.mkdir(exist_ok=True)
@@ -57,7 +49,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def network(folder):
-  flag, name, _ = _example('Your own network')
+  flag, name, _ = readme.example('Your own network')
   assert (folder / name).exists()
   assert flag == '--network=my_project.torso:Name'
   return flag
@@ -147,7 +139,7 @@ def test_a_name_that_cannot_be_imported_is_refused(tmp_path):
 
 
 def test_own_environment_from_the_current_folder(tmp_path, folder):
-  level, _, _ = _example('Your own environment')
+  level, _, _ = readme.example('Your own environment')
   assert level == '--level_name=gym:my_project.corridor:Corridor-v0'
   logdir = tmp_path / 'run'
   completed = subprocess.run(

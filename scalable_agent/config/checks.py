@@ -3,6 +3,7 @@
 A value that cannot work whatever the others are is refused by its declaration.
 """
 
+import dataclasses
 import math
 
 from scalable_agent import suites
@@ -41,12 +42,7 @@ def check(config):
     ConfigError: It cannot work.
   """
   _check_batch(config)
-  if config.is_actor_job or config.task < 0:
-    _check_pools(config)
-  refused = suites.of(config).refuse(config)
-  if refused:
-    name, expected = refused
-    raise settings.refusal(name, getattr(config, name), expected)
+  _check_environments(config)
   _check_architecture(config)
   if config.mode == 'train' and not config.is_actor_job:
     _check_inference(config)
@@ -73,6 +69,15 @@ def _check_batch(config):
            f'batch, that is {replayed:g}: it has to be whole, and not all')
 
 
+def _check_environments(config):
+  if config.is_actor_job or config.task < 0:
+    _check_pools(config)
+  refused = suites.of(config).refuse(config)
+  if refused:
+    name, expected = refused
+    raise settings.refusal(name, getattr(config, name), expected)
+
+
 def _check_pools(config):
   pools = max(config.num_pools, 1)
   count_name = 'envs_per_actor' if config.is_actor_job else 'num_actors'
@@ -95,23 +100,46 @@ def _check_pools(config):
 
 
 def _check_inference(config):
-  """Refuses batches of the policy that never fill."""
+  """Refuses batches of the policy that may never fill."""
+  minimum = config.inference_minimum_batch_size
   if config.task < 0:
-    layout = suites.choose_layout(config, config.num_actors)
-    largest = layout.num_pools * layout.maximum_batch_size
-    _require(config, config.inference_minimum_batch_size <= largest,
-             'inference_minimum_batch_size',
-             f'no batch is larger than {largest}, since --num_pools is '
-             f'{layout.num_pools} and a pool hands out '
-             f'{layout.maximum_batch_size} environments at a time '
-             f'(--pool_batch_size). Set it to {largest} or less')
+    sure = _num_surely_waiting(config)
+    if minimum > sure:
+      layout = suites.choose_layout(config, config.num_actors)
+      advice = ', or '.join([f'it to {sure} or less', *_remedies(config)])
+      raise settings.refusal(
+          'inference_minimum_batch_size', minimum,
+          f'only a batch of {sure} is sure to fill, since --num_pools is '
+          f'{layout.num_pools} and the fewest environments that a pool hands '
+          f'out at a time are {layout.minimum_batch_size}. Set {advice}')
   elif config.inference == 'learner':
     # How many actor jobs will come, and with how many environments, is theirs.
-    _require(config, config.inference_maximum_batch_size >=
-             config.inference_minimum_batch_size,
-             'inference_maximum_batch_size',
-             'it has to be no less than --inference_minimum_batch_size='
-             f'{config.inference_minimum_batch_size}')
+    _require(config, config.inference_maximum_batch_size >= minimum,
+             'inference_maximum_batch_size', 'it has to be no less than '
+             f'--inference_minimum_batch_size={minimum}')
+
+
+def _num_surely_waiting(config):
+  """Returns how many environments wait for the policy when all pools do."""
+  layout = suites.choose_layout(config, config.num_actors)
+  return layout.num_pools * layout.minimum_batch_size
+
+
+def _remedies(config):
+  """Returns flags each of which makes the policy's batches sure to fill."""
+  found = []
+  for name in ('num_pools', 'pool_batch_size'):
+    for value in range(1, config.num_actors + 1):
+      changed = dataclasses.replace(config, **{name: value})
+      try:
+        _check_environments(changed)
+        _check_architecture(changed)
+      except settings.ConfigError:
+        continue
+      if _num_surely_waiting(changed) >= config.inference_minimum_batch_size:
+        found.append(f'--{name}={value}')
+        break
+  return found
 
 
 def _check_collectives(config):

@@ -40,6 +40,11 @@ class Config(machine.MachineSettings, jobs.JobSettings,
     return self.task >= 0 and self.job_name == 'actor'
 
   @property
+  def makes_environments(self):
+    """Whether this job plays; a learner job leaves that to actor jobs."""
+    return self.mode == 'test' or self.task < 0 or self.is_actor_job
+
+  @property
   def leaves_acting_to_others(self):
     """Whether this is a learner job whose actors have the policy."""
     return (self.mode == 'train' and self.task >= 0 and

@@ -8,7 +8,10 @@ from scalable_agent.config.settings import setting
 
 _LEARNING = settings.LEARNERS | settings.AGENT
 _NETWORK = settings.IDENTITY | settings.ACTORS | _LEARNING
-_TORSO_NAME = re.compile(r'deep|shallow|vector|auto|[^:]+:\w+')
+# The keys of `networks.TORSOS`, which this module cannot import, since that
+# loads TensorFlow. So it is with `losses.REWARD_CLIPPINGS` below.
+TORSOS = ('deep', 'shallow', 'vector')
+_OWN_TORSO = re.compile(r'[^:]+:\w+')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,8 +33,9 @@ class LearningSettings:
       'package.module:Name for a class of your own. (Atari: shallow; atari57: '
       'deep. gym: auto.)', _NETWORK,
       settings.Check(
-          _TORSO_NAME.fullmatch, 'it has to be deep, shallow, vector, auto or, '
-          'for a class of your own, package.module:Name'))
+          lambda value: value in (*TORSOS, 'auto') or
+          _OWN_TORSO.fullmatch(value), f'it has to be {", ".join(TORSOS)}, auto '
+          'or, for a class of your own, package.module:Name'))
   use_lstm: bool = setting(
       True, 'Whether the network has an LSTM core. (Atari, gym: no.)', _NETWORK)
   precision: str = setting(

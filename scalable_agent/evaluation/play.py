@@ -15,7 +15,7 @@ def play(pool, policy, initial_state, num_action_repeats, num_episodes,
 
   Args:
     pool: An `environments.Pool` of N environments.
-    policy: As for `actor.run_actor`.
+    policy: As for `actor.Actor`.
     initial_state: Core state, [N, ...].
     num_action_repeats: Environment frames per agent step.
     num_episodes: Episodes over all environments.

@@ -25,7 +25,7 @@ def play(pool, screens, policy, initial_state, max_steps=MAX_STEPS):
     pool: An `environments.Pool` of one environment.
     screens: None to show the pool's observations, or a pool of one environment
       of the same seed whose observations are shown instead.
-    policy: As for `actor.run_actor`.
+    policy: As for `actor.Actor`.
     initial_state: Core state, [1, ...].
     max_steps: Agent steps after which the episode is cut.
 

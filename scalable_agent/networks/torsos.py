@@ -15,34 +15,8 @@ Frames of bytes come divided by 255. A torso that starts with a linear layer or
 a convolution may name its kernel in the attribute `first_kernel`. Then the
 kernel comes divided by 255 and the frames do not, which is faster.
 
-Users write torsos of their own. With this in `my_networks.py`, in the current
-folder or on PYTHONPATH, the flag is `--network=my_networks:Padded`:
-
-    import math
-
-    import tensorflow as tf
-
-
-    class Padded:
-      \"\"\"Two padded convolutions and a linear layer, for images.\"\"\"
-
-      def __init__(self, frame_shape):
-        self.height, self.width, self.channels = frame_shape
-
-      def init(self, initializer):
-        size = math.ceil(self.height / 8) * math.ceil(self.width / 8) * 32
-        initializer.linear('conv_0', 8, 8, self.channels, 16)
-        initializer.linear('conv_1', 4, 4, 16, 32)
-        initializer.linear('linear', size, 256)
-        return 256
-
-      def apply(self, params, frame):
-        out = frame
-        for name, stride in (('conv_0', 4), ('conv_1', 2)):
-          out = tf.nn.conv2d(out, params[name + '/w'], stride, 'SAME')
-          out = tf.nn.relu(out + params[name + '/b'])
-        out = tf.reshape(out, [-1, params['linear/w'].shape[0]])
-        return tf.nn.relu(out @ params['linear/w'] + params['linear/b'])
+Users write torsos of their own: the README's section "Your own network" has an
+example, and says how --network names it.
 """
 
 import importlib

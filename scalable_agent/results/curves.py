@@ -58,8 +58,8 @@ def episodes_by_agent(agents, level):
   found = {}
   for agent, seeds in agents.items():
     episodes = [run.episodes[name] for run in seeds
-             for name in runs_lib.levels_of(run)
-             if name in run.episodes and published.find(name)[1] == level]
+                for name in runs_lib.levels_of(run)
+                if name in run.episodes and published.find(name)[1] == level]
     if episodes:
       found[agent] = episodes
   return found

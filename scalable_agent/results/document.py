@@ -2,8 +2,8 @@
 
 import collections
 
-from scalable_agent.results import published
 from scalable_agent.results import curves
+from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.results import tables
 
@@ -26,9 +26,9 @@ _HOW_SCORED = (
     'A score is the mean return of whole episodes, unclipped: of the test '
     'episodes where a run was tested (--mode=test), else of the last 100 '
     'training episodes of each seed. After ± is its standard error, over '
-    'seeds, or over the episodes of a single one. Frames are environment frames '
-    'of a run, the fewest among its seeds; those of a multi-task agent are over '
-    'all levels.')
+    'seeds, or over the episodes of a single one. Frames are environment '
+    'frames of a run, the fewest among its seeds; those of a multi-task agent '
+    'are over all levels.')
 _HOW_NORMALIZED = (
     'Human-normalised: 0 % is the score of random actions, 100 % that of a '
     'human. Statistics are of the levels that have a score; "incomplete" marks '

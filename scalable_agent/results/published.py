@@ -5,8 +5,9 @@ import collections
 import numpy as np
 
 from scalable_agent import atari57
-from scalable_agent.results import published_atari57
 from scalable_agent import dmlab30
+from scalable_agent import suites
+from scalable_agent.results import published_atari57
 
 Benchmark = collections.namedtuple(
     'Benchmark', 'name levels human random normalize columns statistics printed'
@@ -51,13 +52,13 @@ def levels_of_suite(name):
   """The levels that training on a suite has, none if it is no suite.
 
   Args:
-    name: As --level_name.
+    name: As --level_name, or None if it is unknown.
   """
-  if name == 'atari57':
-    return atari57.GAMES
-  if name == 'dmlab30':
-    return tuple(dmlab30.LEVEL_MAPPING)
-  return ()
+  try:
+    levels = suites.find(name or '').levels(name, False)
+  except LookupError:
+    return ()
+  return tuple(levels) if len(levels) > 1 else ()
 
 
 def find(level):

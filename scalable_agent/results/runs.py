@@ -26,8 +26,8 @@ Run.__doc__ = """A log directory.
 Episodes = collections.namedtuple('Episodes', 'frames returns')
 Episodes.__doc__ = """A level's training episodes, in the order of their ends.
 
-  frames: int64 [G], environment frames of the run when they ended.
-  returns: float64 [G], their unclipped returns.
+  frames: int64 [N], environment frames of the run when they ended.
+  returns: float64 [N], their unclipped returns.
 """
 
 # Settings that make an agent what it is. The others are about the machine, or
@@ -73,7 +73,7 @@ def read_episodes(logdir):
         continue
       levels.setdefault(row['level'], []).append(episode)
   return {level: Episodes(np.array([frames for frames, _ in episodes]),
-                       np.array([value for _, value in episodes]))
+                          np.array([value for _, value in episodes]))
           for level, episodes in levels.items()}
 
 
@@ -121,7 +121,7 @@ def read(logdir):
   except (AttributeError, KeyError, TypeError) as e:
     raise ValueError(
         f'{logdir}/test_scores.json holds no test scores ({e!r}).') from e
-  ends = [g.frames[-1] for g in episodes.values()] + [_last_frames(logdir)]
+  ends = [e.frames[-1] for e in episodes.values()] + [_last_frames(logdir)]
   return Run(logdir, config, int(max(ends)), episodes, tested,
              scores.get('frames'))
 
@@ -142,7 +142,7 @@ def _settings(run):
   return (*settings.items(), ('suite', bool(published.levels_of_suite(name))))
 
 
-# An agent for a suite of episodes has all actions.
+# An agent for a suite of games has all actions.
 _NAMED_OTHERWISE = {'network', 'use_lstm', 'suite', 'full_action_set'}
 
 

@@ -65,7 +65,7 @@ def level_table(benchmark, agents):
   """Every level of a suite, with what is published beside.
 
   Args:
-    benchmark: A `benchmarks.Benchmark`.
+    benchmark: A `published.Benchmark`.
     agents: A dict of name to a list of `runs.Run`s.
 
   Returns:

@@ -26,7 +26,7 @@ def find(level_name):
 
   Args:
     level_name: A string. What no suite knows is a level of DeepMind Lab, to
-      which users add their own, unless it is similar to a known name.
+      which users add their own, unless it is similar to one of `Suite.names`.
 
   Returns:
     A `Suite`.

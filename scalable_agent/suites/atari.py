@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 
 from scalable_agent import atari57
+from scalable_agent.suites import layout as layout_lib
 from scalable_agent.suites.suite import Suite
 
 _ALL = 'atari57'
@@ -45,12 +46,7 @@ def _refuse(config):
   if not config.full_action_set:
     return ('full_action_set', 'one policy plays all games of atari57, whose '
             'own action sets differ')
-  per_pool = config.num_actors // max(config.num_pools, 1)
-  if config.task < 0 and config.mode == 'train' and per_pool < len(
-      atari57.GAMES):
-    return ('num_actors', f'atari57 needs one for each of {len(atari57.GAMES)} '
-            'games, in each of --num_pools')
-  return None
+  return layout_lib.refuse_too_few(config, len(atari57.GAMES), 'games')
 
 
 def _make_pool(config, layout, seed):

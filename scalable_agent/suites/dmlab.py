@@ -3,13 +3,23 @@
 import difflib
 import functools
 
-from scalable_agent import atari57
 from scalable_agent import dmlab30
+from scalable_agent.suites import atari
 from scalable_agent.suites import layout as layout_lib
 from scalable_agent.suites.suite import Facts
 from scalable_agent.suites.suite import Suite
 
 _ALL = 'dmlab30'
+# Those of the engine that are in no folder.
+_WITHOUT_FOLDER = (
+    'lt_chasm', 'lt_hallway_slope', 'lt_horseshoe_color',
+    'lt_space_bounce_hard', 'nav_maze_random_goal_01',
+    'nav_maze_random_goal_02', 'nav_maze_random_goal_03', 'nav_maze_static_01',
+    'nav_maze_static_02', 'nav_maze_static_03', 'seekavoid_arena_01',
+    'stairway_to_melon')
+
+_ABOUT_GYM = ('An environment of Gymnasium is named gym:<id>, such as '
+              'gym:CartPole-v1')
 
 # Other levels have the flags' own defaults, those of the released code.
 # Table D.3: every agent on levels of DMLab-30 clips rewards like this.
@@ -22,11 +32,21 @@ _SCORES_OF_ALL = {
         dmlab30.compute_human_normalized_score, per_level_cap=100),
     'mean_human_normalized_score': dmlab30.compute_human_normalized_score,
 }
+_RELEASED_NAMES_OF_ALL = {
+    'capped_human_normalized_score': 'dmlab30/training_cap_100',
+    'mean_human_normalized_score': 'dmlab30/training_no_cap',
+}
 
 
 def _is_member(level_name):
   """Whether a level, under its short or its long name, is of DMLab-30."""
   return level_name.removeprefix(dmlab30.LEVEL_PREFIX) in dmlab30.ALL_LEVELS
+
+
+def _has(level_name):
+  """Whether a level is known, or has a folder, as only DeepMind Lab's have."""
+  return (level_name == _ALL or '/' in level_name or _is_member(level_name) or
+          level_name in _WITHOUT_FOLDER)
 
 
 def _levels(level_name, is_test):
@@ -43,42 +63,54 @@ def _defaults(level_name):
 
 
 def _refuse(config):
-  num_levels = len(dmlab30.LEVEL_MAPPING)
-  per_pool = config.num_actors // max(config.num_pools, 1)
-  if (config.level_name == _ALL and config.task < 0 and
-      config.mode == 'train' and per_pool < num_levels):
-    return ('num_actors', f'dmlab30 needs one for each of {num_levels} levels, '
-            'in each of --num_pools')
+  if config.level_name == _ALL:
+    return layout_lib.refuse_too_few(
+        config, len(dmlab30.LEVEL_MAPPING), 'levels')
+  if _has(config.level_name) or not config.makes_environments:
+    return None
+  # Whether there is such a level, the engine alone can tell.
+  from scalable_agent import environments
+  from scalable_agent.environments import dmlab
+  try:
+    dmlab.check_engine('any other level')
+  except environments.PoolError as e:
+    nearest = difflib.get_close_matches(
+        config.level_name,
+        (*atari.SUITE.names, _ALL, *sorted(dmlab30.ALL_LEVELS),
+         *_WITHOUT_FOLDER), cutoff=.5)
+    hint = f' (the nearest: {", ".join(nearest)})' if nearest else ''
+    return ('level_name', f'it is no known level{hint}. {_ABOUT_GYM}; ' +
+            str(e).removesuffix('.'))
   return None
 
 
-def _check_name(level_name):
-  """Says, where no engine could know a level, what else its name may mean.
+def _check_folder(level_name):
+  """Refuses a level in a folder if there is no engine.
 
   Raises:
-    PoolError: There is no engine, and the level is not of DMLab-30.
+    PoolError: `deepmind_lab` is missing. The message also says how levels of
+      Gymnasium are named, since some of their ids look like a folder.
   """
-  if level_name == _ALL or _is_member(level_name):
+  if '/' not in level_name or _is_member(level_name):
     return
   from scalable_agent import environments
   from scalable_agent.environments import dmlab
   try:
     dmlab.check_engine(level_name)
   except environments.PoolError as e:
-    nearest = difflib.get_close_matches(
-        level_name, ('atari57',) + atari57.GAMES, cutoff=.5)
-    hint = f' (the nearest: {", ".join(nearest)})' if nearest else ''
-    raise environments.PoolError(
-        f'{e} It is no Atari game{hint}; an environment of Gymnasium is named '
-        'gym:<id>, such as gym:CartPole-v1.') from e
+    raise environments.PoolError(f'{e} {_ABOUT_GYM}.') from e
 
 
 def _find_facts(config):
   from scalable_agent.environments import dmlab
   # A learner needs no DeepMind Lab where others act.
   if config.mode == 'test':
-    _check_name(config.level_name)
+    _check_folder(config.level_name)
     dmlab.check(_levels(config.level_name, True), config.dataset_path)
+  elif not _has(config.level_name):
+    from absl import logging
+    logging.info('--level_name=%s is no known level, and is taken for one of '
+                 'DeepMind Lab; the actor jobs will tell.', config.level_name)
   return Facts(dmlab.NUM_ACTIONS,
                dmlab.observation_spec(config.height, config.width))
 
@@ -87,7 +119,7 @@ def _make_pool(config, layout, seed):
   from scalable_agent.environments import dmlab
   is_test = config.mode == 'test'
   levels = _levels(config.level_name, is_test)
-  _check_name(config.level_name)
+  _check_folder(config.level_name)
   return dmlab.make_pool(
       [levels[i % len(levels)] for i in range(layout.size)], seed,
       config.height, config.width, config.num_action_repeats,
@@ -97,12 +129,14 @@ def _make_pool(config, layout, seed):
 
 SUITE = Suite(
     name='dmlab',
-    names=(_ALL,) + tuple(sorted(dmlab30.ALL_LEVELS)),
-    has=lambda level_name: (
-        level_name == _ALL or '/' in level_name or _is_member(level_name)),
+    # A name like that of a level may be a user's own level.
+    names=(_ALL,),
+    has=_has,
     levels=_levels,
     defaults=_defaults,
     scores=lambda level_name: _SCORES_OF_ALL if level_name == _ALL else {},
+    released_score_names=lambda level_name: (
+        _RELEASED_NAMES_OF_ALL if level_name == _ALL else {}),
     refuse=_refuse,
     has_actors_by_cores=False,  # As released.
     num_workers=lambda size, unused_wanted, unused_num_cores: size,

@@ -60,6 +60,24 @@ def choose(suite, config, num_environments):
   return PoolLayout(num_pools, size, minimum, maximum, num_workers)
 
 
+def refuse_too_few(config, num_levels, noun):
+  """Refuses pools that leave out levels of a suite, in training on one machine.
+
+  Args:
+    config: A `config.Config` of a suite with several levels.
+    num_levels: How many levels the suite has.
+    noun: What they are called, in the plural.
+
+  Returns:
+    As `Suite.refuse`: None, or a setting's name and a clause that says why.
+  """
+  per_pool = config.num_actors // max(config.num_pools, 1)
+  if config.task < 0 and config.mode == 'train' and per_pool < num_levels:
+    return ('num_actors', f'{config.level_name} needs one for each of '
+            f'{num_levels} {noun}, in each of --num_pools')
+  return None
+
+
 def process_pool_options(layout):
   """Returns the arguments of a `ProcessPool` that a layout decides, a dict."""
   return dict(

@@ -14,7 +14,8 @@ class Suite:
 
   Attributes:
     name: As in `Config.suite`.
-    names: A tuple of level names that a typing error may have meant.
+    names: A tuple of level names. A name that is similar to one of them, and
+      that no suite has, is refused as a typing error.
     has: A function of a level name that says whether it is one of the suite's.
     levels: A function of a level name and of whether they are to be tested. It
       returns the levels that the name stands for, a list, as they are logged.
@@ -23,6 +24,9 @@ class Suite:
     scores: A function of a level name that returns the scores of all its levels
       together, a dict of name to a function of a dict of level to returns. Each
       returns percent, or raises ValueError if a level has no returns.
+    released_score_names: A function of a level name that returns what the
+      released code calls those scores in TensorBoard, a dict of our name to
+      theirs.
     refuse: A function of `config` that returns None, or what cannot work on
       the suite: a setting's name, and a clause that says why.
     has_actors_by_cores: Whether the number of environments, where it is not
@@ -44,6 +48,7 @@ class Suite:
   levels: typing.Callable = lambda level_name, is_test: [level_name]
   defaults: typing.Callable
   scores: typing.Callable = lambda level_name: {}
+  released_score_names: typing.Callable = lambda level_name: {}
   refuse: typing.Callable = lambda config: None
   has_actors_by_cores: bool = True
   has_fixed_batches: bool = False

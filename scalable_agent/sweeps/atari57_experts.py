@@ -166,7 +166,7 @@ def _run_here(runs, total_frames):
 # -- SLURM --------------------------------------------------------------------
 
 
-def slurm_script(games, logdir, options, arguments):
+def slurm_script(games, logdir, options, arguments, python_path):
   """Returns the text of a job array with a task for each game.
 
   Args:
@@ -174,6 +174,7 @@ def slurm_script(games, logdir, options, arguments):
     logdir: The directory of all games.
     options: A list of options of sbatch.
     arguments: A list of flags to pass on.
+    python_path: PYTHONPATH for the tasks, '' to leave theirs as it is.
   """
   command = [sys.executable, '-m', _PROGRAM, f'--logdir={logdir}', *arguments]
   return '\n'.join([
@@ -184,6 +185,9 @@ def slurm_script(games, logdir, options, arguments):
       '# Time to save before the time limit.',
       '#SBATCH --signal=B:TERM@120',
       *(f'#SBATCH {option}' for option in options),
+      # The script may be submitted from another shell than this one.
+      *([f'export PYTHONPATH={shlex.quote(python_path)}'] if python_path
+        else []),
       f'games=({" ".join(games)})',
       f'exec {shlex.join(command)} --games="${{games[$SLURM_ARRAY_TASK_ID]}}"',
       ''])
@@ -191,7 +195,11 @@ def slurm_script(games, logdir, options, arguments):
 
 def _use_slurm(games):
   logdir = os.path.abspath(FLAGS.logdir)
-  script = slurm_script(games, logdir, FLAGS.slurm_options, _passed_on())
+  python_path = os.pathsep.join(
+      os.path.abspath(path)
+      for path in os.environ.get('PYTHONPATH', '').split(os.pathsep) if path)
+  script = slurm_script(
+      games, logdir, FLAGS.slurm_options, _passed_on(), python_path)
   if FLAGS.slurm == 'print':
     print(script, end='')
     return

@@ -79,7 +79,7 @@ class ActorThreads:
     self._updates.reach(version)
 
   def finish(self):
-    """Takes note that training is done."""
+    """There is nobody to tell."""
 
   def gauges(self):
     """Returns a dict of values to log."""

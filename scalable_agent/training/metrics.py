@@ -11,16 +11,12 @@ import time
 import numpy as np
 import tensorflow as tf
 
+from scalable_agent import suites
 from scalable_agent.process import progress
 from scalable_agent.suites import scores as suite_scores
 
 EPISODE_FIELDS = ('frames', 'level', 'episode_return', 'episode_frames')
 _RECENT_EPISODES = 100
-
-# What the released code calls the scores of DMLab-30 in TensorBoard.
-_RELEASED_NAMES = dict(
-    mean_human_normalized_score='dmlab30/training_no_cap',
-    capped_human_normalized_score='dmlab30/training_cap_100')
 
 
 def _keep_until(path, frames, frames_of_line, header_lines):
@@ -133,7 +129,8 @@ class Reporter:
     self._new_episodes = []
     self._recent_returns = collections.deque(maxlen=_RECENT_EPISODES)
     self._suite_scores = suite_scores.RunningScores(level_name)
-    self._released_names = _RELEASED_NAMES if level_name == 'dmlab30' else {}
+    self._released_names = suites.find(level_name).released_score_names(
+        level_name)
     self._sums = collections.Counter()
     self._lag_max = 0
     self._steps = 0

@@ -84,7 +84,9 @@ def test_a_network_is_named_or_a_class_of_the_users(network, works):
     ('pogn', 'pong'), ('SpaceInvaders', 'space_invaders'),
     ('rooms_watermase', 'rooms_watermaze'), ('dmlab-30', 'dmlab30'),
     ('', 'gym:')])
-def test_a_level_name_that_is_mistyped_gets_the_nearest(typo, meant):
+def test_a_level_name_that_is_mistyped_gets_the_nearest(
+    monkeypatch, typo, meant):
+  monkeypatch.setitem(sys.modules, 'deepmind_lab', None)
   message = message_of(level_name=typo)
   assert f'--level_name={typo} ' in message
   assert meant in message
@@ -216,25 +218,57 @@ def _with_cores(monkeypatch, cores):
     (dict(num_actors=8), 4),
     (dict(num_actors=8, num_pools=2), 8),
     (dict(num_actors=8, num_pools=2, pool_batch_size=2), 4),
-    (dict(level_name='gym:CartPole-v1', num_actors=8), 8),
-    (dict(level_name='gym:CartPole-v1', num_actors=8, pool_batch_size=2), 2),
-    (dict(level_name='seekavoid_arena_01'), 4),
+    # A pool hands out what is ready, if only one environment is.
+    (dict(level_name='gym:CartPole-v1', num_actors=8), 1),
+    (dict(level_name='gym:CartPole-v1', num_actors=8, pool_batch_size=2), 1),
+    (dict(level_name='gym:CartPole-v1', num_actors=8, num_pools=4), 4),
+    (dict(level_name='synthetic:', num_actors=8, num_pools=2), 2),
+    (dict(level_name='seekavoid_arena_01'), 1),
+    (dict(level_name='seekavoid_arena_01', num_pools=4), 4),
     (dict(level_name='atari57', num_actors=57), 29),
     (dict(architecture='a2c_sync_trajectory', num_actors=8, batch_size=8), 8),
     (dict(architecture='a2c_sync_step', num_actors=8, batch_size=8), 8),
+    # There all environments step together.
+    (dict(level_name='gym:CartPole-v1', architecture='a2c_sync_step',
+          num_actors=8, batch_size=8), 8),
 ])
-def test_a_batch_of_the_policy_that_could_never_fill(
-    monkeypatch, values, largest):
-  """Every call of the policy would wait for the time-out."""
+def test_a_batch_of_the_policy_that_may_not_fill(monkeypatch, values, largest):
+  """Calls of the policy would wait for the time-out."""
   _with_cores(monkeypatch, 2)
   values = dict(dict(level_name='pong'), **values)
   message = message_of(inference_minimum_batch_size=largest + 1, **values)
-  assert (f'--inference_minimum_batch_size={largest + 1} cannot work: no batch '
-          f'is larger than {largest}, ') in message
-  assert '--num_pools' in message and '--pool_batch_size' in message
+  assert (f'--inference_minimum_batch_size={largest + 1} cannot work: only a '
+          f'batch of {largest} is sure to fill, ') in message
+  assert f'--num_pools is {values.get("num_pools", 0) or "1":}'[:15] in message
   assert f'Set it to {largest} or less' in message
   assert resolve(inference_minimum_batch_size=largest, **values
                 ).inference_minimum_batch_size == largest
+
+
+@pytest.mark.parametrize('values, minimum, advised', [
+    (dict(level_name='pong', num_actors=8), 8,
+     [dict(num_pools=2), dict(pool_batch_size=8)]),
+    (dict(level_name='pong', num_actors=8, num_pools=2, pool_batch_size=2), 6,
+     [dict(num_pools=4), dict(pool_batch_size=4)]),
+    (dict(level_name='gym:CartPole-v1', num_actors=9), 8, [dict(num_pools=9)]),
+    (dict(level_name='gym:CartPole-v1', num_actors=8), 3, [dict(num_pools=4)]),
+    # In two pools some games would be in neither.
+    (dict(level_name='atari57', num_actors=57), 40,
+     [dict(pool_batch_size=57)]),
+    (dict(level_name='gym:CartPole-v1', architecture='a2c_sync_step',
+          num_actors=8, batch_size=8), 9, []),
+    (dict(level_name='gym:CartPole-v1', num_actors=8), 9, []),
+])
+def test_what_is_advised_for_a_batch_of_the_policy_works(
+    monkeypatch, values, minimum, advised):
+  _with_cores(monkeypatch, 2)
+  values = dict(values, inference_minimum_batch_size=minimum)
+  advice = message_of(**values).partition(' or less')[2]
+  assert advice == ''.join(
+      f', or --{name}={value}' for changes in advised
+      for name, value in changes.items()) + '.'
+  for changes in advised:
+    resolve(**dict(values, **changes))
 
 
 def test_batches_of_the_policy_for_callers_that_are_not_known(monkeypatch):
@@ -278,4 +312,4 @@ def test_what_resolves_can_work(**numbers):
           config.inference_maximum_batch_size)
   layout = suites.choose_layout(config, config.num_actors)
   assert (config.inference_minimum_batch_size <=
-          layout.num_pools * layout.maximum_batch_size)
+          layout.num_pools * layout.minimum_batch_size)

@@ -1,9 +1,8 @@
-"""--network=package.module:Name, with the example of the documentation."""
+"""--network=package.module:Name, with the example of the README."""
 
 import importlib
 import re
 import sys
-import textwrap
 
 import numpy as np
 import pytest
@@ -12,42 +11,43 @@ import tensorflow as tf
 from scalable_agent import networks
 from scalable_agent.environments import ArraySpec
 from scalable_agent.networks import torsos
+from tests import readme
 from tests.networks import agents
 
-_PADDED = 'users_package.my_networks:Padded'
+_EXAMPLE = 'users_package.my_networks:Name'
 _IMAGE = ArraySpec((17, 9, 2), np.uint8)
 
 _MORE = """
 
-class Folded(Padded):
+class Folded(Name):
   first_kernel = 'conv_0/w'
 
 
-class MissingKernel(Padded):
+class MissingKernel(Name):
   first_kernel = 'conv_7/w'
 
 
-class Wide(Padded):
+class Wide(Name):
   def init(self, initializer):
     return super().init(initializer) + 1
 
 
-class Silent(Padded):
+class Silent(Name):
   def init(self, initializer):
     super().init(initializer)
 
 
-class Unflattened(Padded):
+class Unflattened(Name):
   def apply(self, params, frame):
     return frame
 
 
-class Mean(Padded):
+class Mean(Name):
   def apply(self, params, frame):
     return tf.reduce_mean(super().apply(params, frame), 0, keepdims=True)
 
 
-class Twice(Padded):
+class Twice(Name):
   def init(self, initializer):
     initializer.linear('conv_0', 1, 1)
     return super().init(initializer)
@@ -74,10 +74,8 @@ function = lambda frame_shape: None
 """
 
 
-def _documented_example():
-  """The indented lines of the documentation, as a user would copy them."""
-  _, example = torsos.__doc__.split('--network=my_networks:Padded`:\n\n')
-  return textwrap.dedent(example)
+def _example_code():
+  return readme.example('Your own network').code
 
 
 @pytest.fixture(autouse=True)
@@ -86,27 +84,27 @@ def package(tmp_path, monkeypatch):
   folder = tmp_path / 'users_package'
   folder.mkdir()
   (folder / '__init__.py').touch()
-  (folder / 'my_networks.py').write_text(_documented_example() + _MORE)
+  (folder / 'my_networks.py').write_text(_example_code() + _MORE)
   monkeypatch.syspath_prepend(tmp_path)
   yield folder
   for name in [n for n in sys.modules if n.split('.')[0] == 'users_package']:
     del sys.modules[name]
 
 
-def _agent(name=_PADDED, use_lstm=True, frame=_IMAGE, precision='float32'):
+def _agent(name=_EXAMPLE, use_lstm=True, frame=_IMAGE, precision='float32'):
   return networks.Agent(
       agents.NUM_ACTIONS, (frame,), name, use_lstm, precision)
 
 
 def test_example_is_short_and_needs_nothing_of_this_project():
-  example = _documented_example()
-  assert 'scalable_agent' not in example
-  assert len([line for line in example.splitlines() if line]) <= 24
+  code = _example_code()
+  assert 'scalable_agent' not in code
+  assert len([line for line in code.splitlines() if line]) <= 24
 
 
 def test_find_returns_the_class():
   module = importlib.import_module('users_package.my_networks')
-  assert torsos.find(_PADDED) is module.Padded
+  assert torsos.find(_EXAMPLE) is module.Name
 
 
 def test_initial_weights():
@@ -169,14 +167,14 @@ def test_gradient_reaches_all_weights(jit_compile):
 
 
 @pytest.mark.parametrize('name', [
-    _PADDED, 'users_package.my_networks:Folded'])
+    _EXAMPLE, 'users_package.my_networks:Folded'])
 def test_bytes_are_scaled_and_floats_are_not(name):
   agents.assert_bytes_are_scaled(name, _IMAGE.shape)
 
 
 @pytest.mark.parametrize('frame_dtype', [np.uint8, np.float32])
 @pytest.mark.parametrize('precision', ['float32', 'bfloat16'])
-@pytest.mark.parametrize('class_name', ['Padded', 'Folded'])
+@pytest.mark.parametrize('class_name', ['Name', 'Folded'])
 def test_what_apply_is_given(class_name, precision, frame_dtype, monkeypatch):
   """Scaled frames, or a scaled kernel where the torso names its first."""
   name = 'users_package.my_networks:' + class_name
@@ -249,7 +247,7 @@ def test_names_that_give_no_torso_are_refused(name, message, package):
 
 def test_shape_that_the_torso_does_not_take_is_refused():
   expected = re.escape(
-      f'--network={_PADDED} does not fit observations of shape (5,): not '
+      f'--network={_EXAMPLE} does not fit observations of shape (5,): not '
       'enough values')
   with pytest.raises(ValueError, match=expected):
     _agent(frame=ArraySpec((5,), np.float32))

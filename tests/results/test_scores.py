@@ -18,7 +18,7 @@ def _run(frames=100, total=None, episodes=(), tested=(), tested_frames=None,
                   frames, episodes, tested, tested_frames)
 
 
-def test_training_score_is_of_the_last_100_games():
+def test_training_score_is_of_the_last_100_episodes():
   score = scores.score([_run(total=200, episodes=[1000.] * 50 + [2.] * 100)],
                        'pong')
   assert score == scores.Score(2., 0., 'training', 100, 200, 1, 100)

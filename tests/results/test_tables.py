@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from scalable_agent.results import published_atari57
 from scalable_agent.results import published
+from scalable_agent.results import published_atari57
 from scalable_agent.results import runs
 from scalable_agent.results import scores
 from scalable_agent.results import tables

@@ -132,7 +132,8 @@ def test_slurm_runs_a_task_for_each_game_that_is_not_done(tmp_path):
     code, output, errors = _run(
         tmp_path, '--games=alien,pong,qbert', f'--slurm={action}',
         '--slurm_options=--gres=gpu:1,--time=9', '--nouse_lstm',
-        '--total_environment_frames=100', PATH=str(tmp_path))
+        '--total_environment_frames=100', PATH=str(tmp_path),
+        PYTHONPATH=f'{tmp_path}/a folder:relative')
     assert code == 0, errors
     scripts.append(output)
   script = scripts[0]
@@ -142,13 +143,31 @@ def test_slurm_runs_a_task_for_each_game_that_is_not_done(tmp_path):
   for option in ('--array=0-1', '--gres=gpu:1', '--time=9',
                  f'--output={tmp_path}/slurm-%A_%a.out'):
     assert f'#SBATCH {option}' in lines
-  script = script.replace(sys.executable, 'printf "%s\\n"')
+  script = script.replace(
+      sys.executable,
+      """bash -c 'printenv PYTHONPATH; printf "%s\\n" "$@"' job""")
+  # In a shell that knows nothing of the one that made the script.
   result = subprocess.run(
       ['bash'], input=script, text=True, capture_output=True, check=True,
-      env=dict(os.environ, SLURM_ARRAY_TASK_ID='1'))
-  printed = result.stdout.splitlines()
+      env=dict(PATH=os.environ['PATH'], SLURM_ARRAY_TASK_ID='1'))
+  python_path, *printed = result.stdout.splitlines()
+  assert python_path.split(':') == [
+      _ROOT, f'{tmp_path}/a folder', f'{tmp_path.parent}/relative']
   # An installed package has no launch/.
   assert printed[:2] == ['-m', 'scalable_agent.sweeps.atari57_experts']
   assert set(printed[2:]) == {
       f'--logdir={tmp_path}', '--nouse_lstm',
       '--total_environment_frames=100', '--games=qbert'}
+
+
+def test_slurm_keeps_the_path_of_tasks_where_none_is_set(tmp_path):
+  """As of an installed package."""
+  environ = dict(os.environ)
+  environ.pop('PYTHONPATH', None)
+  result = subprocess.run(
+      [sys.executable, '-m', 'scalable_agent.sweeps.atari57_experts',
+       '--games=pong', '--slurm=print', f'--logdir={tmp_path}'],
+      cwd=_ROOT, env=environ, stdin=subprocess.DEVNULL, capture_output=True,
+      text=True, timeout=_TIMEOUT_SECONDS, check=True)
+  assert 'games=(pong)' in result.stdout.splitlines()
+  assert 'PYTHONPATH' not in result.stdout
