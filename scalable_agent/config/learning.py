@@ -33,9 +33,10 @@ class LearningSettings:
       'package.module:Name for a class of your own. (Atari: shallow; atari57: '
       'deep. gym: auto.)', _NETWORK,
       settings.Check(
-          lambda value: value in (*TORSOS, 'auto') or
-          _OWN_TORSO.fullmatch(value), f'it has to be {", ".join(TORSOS)}, auto '
-          'or, for a class of your own, package.module:Name'))
+          lambda value: (
+              value in (*TORSOS, 'auto') or _OWN_TORSO.fullmatch(value)),
+          f'it has to be {", ".join(TORSOS)}, auto or, for a class of your '
+          'own, package.module:Name'))
   use_lstm: bool = setting(
       True, 'Whether the network has an LSTM core. (Atari, gym: no.)', _NETWORK)
   precision: str = setting(

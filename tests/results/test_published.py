@@ -61,4 +61,6 @@ def test_scores_of_dmlab30_by_the_released_human_scores(agent, expected):
 def test_levels_of_suites():
   assert published.levels_of_suite('atari57') == atari57.GAMES
   assert published.levels_of_suite('dmlab30') == tuple(dmlab30.LEVEL_MAPPING)
-  assert published.levels_of_suite('pong') == ()
+  for level in ('pong', 'contributed/dmlab30/rooms_watermaze', 'gym:x',
+                'pogn', '', None):
+    assert published.levels_of_suite(level) == ()

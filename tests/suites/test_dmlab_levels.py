@@ -1,6 +1,6 @@
 """Levels of DeepMind Lab beyond DMLab-30, with the strict fake engine."""
 
-import importlib.util
+import logging
 import pathlib
 import sys
 
@@ -14,7 +14,6 @@ pytestmark = pytest.mark.usefixtures('bounded')
 
 _FAKE = str(pathlib.Path(__file__).resolve().parents[1] / 'environments' /
             'fake_deepmind_lab')
-_HAS_REAL = importlib.util.find_spec('deepmind_lab') is not None
 
 
 @pytest.fixture
@@ -23,6 +22,12 @@ def fake(monkeypatch):
   monkeypatch.syspath_prepend(_FAKE)
   yield
   sys.modules.pop('deepmind_lab', None)
+
+
+@pytest.fixture
+def no_engine(monkeypatch):
+  """Has this process find no engine."""
+  monkeypatch.setitem(sys.modules, 'deepmind_lab', None)
 
 
 def _make_pool(level_name, **values):
@@ -50,41 +55,80 @@ def test_what_the_engine_does_not_know_is_said_in_its_words(fake, level_name):
   assert '\n' not in str(caught.value)
 
 
-@pytest.mark.skipif(_HAS_REAL, reason='There is a module deepmind_lab.')
-@pytest.mark.parametrize('mode', ['train', 'test'])
+@pytest.mark.parametrize('level_name', [
+    'explore_object_rewards_none', 'lasertag_one_opponent_medium',
+    'explore_goal_locations'])
+def test_a_name_like_one_of_dmlab30_is_for_the_engine_to_answer(
+    fake, level_name):
+  with pytest.raises(PoolError, match=f'^{level_name}: Invalid levelName flag'):
+    _make_pool(level_name)
+
+
+@pytest.mark.parametrize('job', [
+    dict(), dict(mode='test'), dict(mode='test', task=0),
+    dict(task=0, job_name='actor')])
 @pytest.mark.parametrize('level_name, nearest', [
-    ('CartPole-v1', None), ('bongo', 'boxing, pong, bowling'),
-    ('demos/extra_entities', None)])
-def test_without_an_engine_a_name_may_mean_something_else(
-    mode, level_name, nearest):
-  config = config_lib.resolve(dict(level_name=level_name, mode=mode))
-  with pytest.raises(PoolError) as caught:
-    if mode == 'test':
-      suites.find_facts(config)
-    else:
-      suites.make_pools(config, suites.choose_layout(config, 1), seed=1)
+    ('no_such_level', None), ('CartPole-v1', None),
+    ('bongo', 'boxing, pong, bowling'), ('lt_chasms', 'lt_chasm'),
+    ('explore_goal_locations', 'explore_goal_locations_small, '
+     'explore_goal_locations_large')])
+def test_without_an_engine_an_unknown_level_is_refused_with_the_flags(
+    no_engine, job, level_name, nearest):
+  """By every job that has to make environments."""
+  with pytest.raises(config_lib.ConfigError) as caught:
+    config_lib.resolve(dict(job, level_name=level_name))
   message = str(caught.value)
-  assert message.startswith(f'{level_name} needs DeepMind Lab, ')
-  assert 'It is no Atari game' in message and 'gym:<id>' in message
+  assert message.startswith(
+      f'--level_name={level_name} cannot work: it is no known level')
+  assert 'gym:<id>' in message and 'Python module deepmind_lab' in message
   assert '\n' not in message
   assert ('(the nearest: ' in message) == (nearest is not None)
   if nearest:
-    assert nearest in message
+    assert f'(the nearest: {nearest}' in message
 
 
-@pytest.mark.skipif(_HAS_REAL, reason='There is a module deepmind_lab.')
-@pytest.mark.parametrize('level_name', [
-    'rooms_watermaze', 'contributed/dmlab30/rooms_watermaze'])
-def test_without_an_engine_a_level_of_dmlab30_means_itself(level_name):
+@pytest.mark.parametrize('mode', ['train', 'test'])
+@pytest.mark.parametrize('level_name', ['demos/extra_entities', 'ALE/Pong-v5'])
+def test_without_an_engine_a_name_with_a_folder_may_mean_something_else(
+    no_engine, mode, level_name):
   with pytest.raises(PoolError) as caught:
-    _make_pool(level_name)
+    _make_environment(level_name, mode)
+  message = str(caught.value)
+  assert message.startswith(f'{level_name} needs DeepMind Lab, ')
+  assert 'gym:<id>' in message and '\n' not in message
+
+
+@pytest.mark.parametrize('mode', ['train', 'test'])
+@pytest.mark.parametrize('level_name', [
+    'rooms_watermaze', 'contributed/dmlab30/rooms_watermaze',
+    'nav_maze_static_01', 'dmlab30'])
+def test_without_an_engine_a_known_level_means_itself(
+    no_engine, mode, level_name):
+  with pytest.raises(PoolError) as caught:
+    _make_environment(level_name, mode)
   assert 'DeepMind Lab' in str(caught.value)
-  assert 'Atari' not in str(caught.value)
+  assert 'gym:' not in str(caught.value)
 
 
-@pytest.mark.parametrize('level_name', ['my_level', 'demos/extra_entities'])
-def test_a_learner_whose_actors_are_elsewhere_needs_no_engine(level_name):
-  facts = suites.find_facts(config_lib.resolve(
-      dict(level_name=level_name, task=0, height=4, width=8)))
+def _make_environment(level_name, mode):
+  config = config_lib.resolve(dict(level_name=level_name, mode=mode))
+  if mode == 'test':
+    suites.find_facts(config)
+  else:
+    suites.make_pools(config, suites.choose_layout(config, 1), seed=1)
+
+
+@pytest.mark.parametrize('level_name, is_known', [
+    ('my_level', False), ('explore_goal_locations', False),
+    ('demos/extra_entities', True), ('rooms_watermaze', True),
+    ('seekavoid_arena_01', True), ('dmlab30', True)])
+def test_a_learner_whose_actors_are_elsewhere_needs_no_engine(
+    no_engine, caplog, level_name, is_known):
+  with caplog.at_level(logging.INFO, logger='absl'):
+    facts = suites.find_facts(config_lib.resolve(
+        dict(level_name=level_name, task=0, height=4, width=8)))
   assert facts.num_actions == 9
   assert facts.observation_spec[0].shape == (4, 8, 3)
+  assert caplog.messages == ([] if is_known else [
+      f'--level_name={level_name} is no known level, and is taken for one of '
+      'DeepMind Lab; the actor jobs will tell.'])
