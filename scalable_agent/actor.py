@@ -127,12 +127,17 @@ class UnrollBuffer:
 
   def _unroll(self, i):
     copy = lambda a: a[i].copy()
-    env_outputs, agent_outputs = tree.map_structure(copy, self._entries)
+    env_outputs, agent_outputs = self._entries
+    # Field by field, which is some times as fast as a map over a nest.
     return trajectories.ActorOutput(
         level_name=self._level_names[i],
         agent_state=tree.map_structure(copy, self._states),
-        env_outputs=env_outputs,
-        agent_outputs=agent_outputs,
+        env_outputs=env_outputs._replace(
+            reward=copy(env_outputs.reward),
+            info=type(env_outputs.info)(*map(copy, env_outputs.info)),
+            done=copy(env_outputs.done),
+            observation=tuple(map(copy, env_outputs.observation))),
+        agent_outputs=trajectories.AgentOutput(*map(copy, agent_outputs)),
         policy_version=self._versions[i])
 
 
@@ -224,7 +229,9 @@ class Actor:
         with self._times.stage('actor_weights'):
           self._refresh(buffer.versions(starts))
 
-    states = tree.map_structure(lambda a: a[ids], self._core_state)
+    # Without an LSTM there is nothing to map.
+    states = self._core_state and tree.map_structure(
+        lambda a: a[ids], self._core_state)
     with self._times.stage('actor_inference'):
       output, next_states, versions = self._policy(
           last_output.action, env_output._replace(info=()), states)

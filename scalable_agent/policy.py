@@ -88,7 +88,8 @@ class Policy:
     outputs = [output.numpy()[:size] for output in outputs]
     num_fields = len(trajectories.AgentOutput._fields)
     agent_output = trajectories.AgentOutput(*outputs[:num_fields])
-    core_state = tree.unflatten_as(core_state, outputs[num_fields:])
+    if core_state:
+      core_state = tree.unflatten_as(core_state, outputs[num_fields:])
     versions = np.full([size], version, np.int64)
     return agent_output, core_state, versions
 
