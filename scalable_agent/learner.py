@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
+from scalable_agent import rmsprop
 from scalable_agent import trajectories
 
 
@@ -259,12 +260,8 @@ def _densify(gradients):
   dense, touched = dict(gradients), {}
   for name, gradient in gradients.items():
     if isinstance(gradient, tf.IndexedSlices):
-      num_rows = gradient.dense_shape[0]
-      dense[name] = tf.math.unsorted_segment_sum(
-          gradient.values, gradient.indices, num_rows)
-      touched[name] = tf.math.unsorted_segment_sum(
-          tf.ones_like(gradient.indices, tf.float32), gradient.indices,
-          num_rows)
+      dense[name], touched[name] = rmsprop.sum_rows(
+          gradient, gradient.dense_shape[0])
   return dense, touched
 
 

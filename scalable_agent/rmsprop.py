@@ -14,6 +14,25 @@ nothing to the others: their mean square and their momentum do not decay.
 import tensorflow as tf
 
 
+def sum_rows(slices, num_rows):
+  """Sums the values of a sparse gradient by row.
+
+  Args:
+    slices: A `tf.IndexedSlices` of values [N, ...]. Indices may repeat;
+      negative ones stand for no row.
+    num_rows: How many rows the whole has.
+
+  Returns:
+    A pair: the sums, [num_rows, ...], and how often each row occurs, float32
+    [num_rows].
+  """
+  # Both sums leave out negative indices.
+  return (
+      tf.math.unsorted_segment_sum(slices.values, slices.indices, num_rows),
+      tf.math.unsorted_segment_sum(
+          tf.ones_like(slices.indices, tf.float32), slices.indices, num_rows))
+
+
 class RMSProp(tf.Module):
   """`tf.compat.v1.train.RMSPropOptimizer` for `tf.distribute`.
 
@@ -111,11 +130,8 @@ class RMSProp(tf.Module):
     Not with `ResourceSparseApplyRMSProp`, which GPUs lack.
     """
     num_rows = variable.shape[0]
-    # Both sums leave out negative indices.
-    summed = scale * tf.math.unsorted_segment_sum(
-        gradient.values, gradient.indices, num_rows)
-    counts = tf.math.unsorted_segment_sum(
-        tf.ones_like(gradient.indices, tf.float32), gradient.indices, num_rows)
+    summed, counts = sum_rows(gradient, num_rows)
+    summed *= scale
     is_row = tf.reshape(
         counts > 0., [num_rows] + [1] * (variable.shape.rank - 1))
 

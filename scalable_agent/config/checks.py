@@ -103,9 +103,9 @@ def _check_inference(config):
   """Refuses batches of the policy that may never fill."""
   minimum = config.inference_minimum_batch_size
   if config.task < 0:
-    sure = _num_surely_waiting(config)
+    layout = suites.choose_layout(config, config.num_actors)
+    sure = _num_surely_waiting(layout)
     if minimum > sure:
-      layout = suites.choose_layout(config, config.num_actors)
       advice = ', or '.join([f'it to {sure} or less', *_remedies(config)])
       raise settings.refusal(
           'inference_minimum_batch_size', minimum,
@@ -119,9 +119,8 @@ def _check_inference(config):
              f'--inference_minimum_batch_size={minimum}')
 
 
-def _num_surely_waiting(config):
+def _num_surely_waiting(layout):
   """Returns how many environments wait for the policy when all pools do."""
-  layout = suites.choose_layout(config, config.num_actors)
   return layout.num_pools * layout.minimum_batch_size
 
 
@@ -136,7 +135,8 @@ def _remedies(config):
         _check_architecture(changed)
       except settings.ConfigError:
         continue
-      if _num_surely_waiting(changed) >= config.inference_minimum_batch_size:
+      layout = suites.choose_layout(changed, changed.num_actors)
+      if _num_surely_waiting(layout) >= config.inference_minimum_batch_size:
         found.append(f'--{name}={value}')
         break
   return found

@@ -77,14 +77,15 @@ class Run:
     self._staging = staging.StagingArea(
         self._source, config.learner_batch_size,
         lambda batch: (batch, self.learner.place(batch)))
+    weights, steps = self.learner.weights(), self.learner.steps
     self._policy = self._batched_policy = None
     if not config.leaves_acting_to_others:
       self._policy, self._batched_policy = policy_assembly.create_policy(
-          config, agent, devices, self.learner.weights(), self.learner.steps)
+          config, agent, devices, weights, steps)
     self._actors = make_actors(
         agent, self._batched_policy, self.queue.put, self.reporter.episode,
         self.times)
-    self._actors.publish(self.learner.weights(), self.learner.steps)
+    self._actors.publish(weights, steps)
     self._saved_time = self._waiting_since = time.time()
 
   def _restore(self):
