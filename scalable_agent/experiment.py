@@ -11,6 +11,7 @@ help text names where it differs from the default: "Atari" is Table G.1. The
 resolved values are in LOGDIR/config.json.
 """
 
+import contextlib
 import os
 import sys
 
@@ -21,6 +22,8 @@ from absl import logging
 from scalable_agent import config as config_lib
 from scalable_agent.config import flags as config_flags
 from scalable_agent.environments import PoolError
+from scalable_agent.process import open_files
+from scalable_agent.process import signals
 from scalable_agent.training import logdir as logdir_lib
 
 FLAGS = flags.FLAGS
@@ -54,6 +57,7 @@ def main(argv):
   # TensorFlow Probability is built on it; TensorFlow would load another Keras.
   os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')
   at_once = False
+  status = 0
   try:
     if len(argv) > 1:
       raise config_lib.ConfigError(
@@ -61,54 +65,71 @@ def main(argv):
           '--name=value, or --name and --noname where they are on or off.')
     config = config_from_flags()
     at_once = config.num_learners > 1
-    if config.mode == 'train' and config.is_actor_job:
-      _act(config)
-    else:
-      _learn(config)
+    open_files.raise_limit()
+    with signals.stop_on_signals(
+        'saving and stopping' if config.writes_logdir else 'stopping') as stop:
+      if config.mode == 'test':
+        status = _test(config, stop)
+      elif config.is_actor_job:
+        _act(config, stop)
+      else:
+        _learn(config, stop)
   except (config_lib.ConfigError, PoolError, _Failure) as e:
     _exit(1, at_once, e)
   except KeyboardInterrupt:
     _exit(130, at_once)
-  if at_once:
-    _exit(0, at_once)
+  if at_once or status:
+    _exit(status, at_once)
 
 
 # What follows imports as it goes: bad flags are answered before TensorFlow's
 # seconds of loading, and some actor jobs do without it.
 
 
-def _act(config):
+def _act(config, stop):
   # Before TensorFlow sees the GPUs, which are the learner's.
   os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
   from scalable_agent.jobs import actor_job
   logging.info('Configuration: %s', config.to_json())
   try:
-    actor_job.run(config)
+    actor_job.run(config, stop)
   except actor_job.Refused as e:
     raise _Failure(e) from e
 
 
-def _learn(config):
-  if config.writes_logdir:
-    logdir_lib.make(config)
+def _learn(config, stop):
+  with (logdir_lib.claim(config) if config.writes_logdir
+        else contextlib.nullcontext()):
+    import tensorflow as tf
+    from scalable_agent.jobs import actor_server
+    from scalable_agent.training import actor_threads
+    from scalable_agent.training import checkpoint
+    from scalable_agent.training import peers as peers_lib
+    from scalable_agent.training import run as run_lib
+    tf.get_logger().setLevel('WARNING')
+    logging.info('Configuration: %s', config.to_json())
+    start_actors = (
+        actor_server.start if config.task >= 0 else actor_threads.start)
+    try:
+      run_lib.train(config, start_actors, stop)
+    except (checkpoint.CheckpointError, run_lib.TrainingError,
+            peers_lib.PeerError) as e:
+      raise _Failure(e) from e
+
+
+def _test(config, stop):
   import tensorflow as tf
   from scalable_agent.evaluation import test_mode
-  from scalable_agent.jobs import actor_server
   from scalable_agent.training import checkpoint
-  from scalable_agent.training import peers as peers_lib
-  from scalable_agent.training import run as run_lib
   tf.get_logger().setLevel('WARNING')
   logging.info('Configuration: %s', config.to_json())
   try:
-    if config.mode == 'test':
-      test_mode.test(config)
-    elif config.task >= 0:
-      run_lib.train(config, actor_server.start)
-    else:
-      run_lib.train(config)
-  except (checkpoint.CheckpointError, run_lib.TrainingError,
-          peers_lib.PeerError) as e:
+    test_mode.test(config, stop)
+  except checkpoint.CheckpointError as e:
     raise _Failure(e) from e
+  except test_mode.Stopped:
+    return stop.exit_status
+  return 0
 
 
 def _exit(code, at_once, error=None):

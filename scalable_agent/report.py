@@ -99,7 +99,9 @@ def write(logdirs, report_dir):
       'report.md': markdown.render(blocks, paths),
       'scores.csv': tables.to_csv(document.sections(agents))}
   for name, text in texts.items():
-    with open(os.path.join(report_dir, name), 'w', encoding='utf-8') as f:
+    # The name of a directory need not be text.
+    with open(os.path.join(report_dir, name), 'w', encoding='utf-8',
+              errors='backslashreplace') as f:
       f.write(text)
   return os.path.join(report_dir, 'index.html')
 
@@ -119,7 +121,7 @@ def main(argv):
     else:
       print(write(FLAGS.logdirs, FLAGS.report_dir))
   except (OSError, ValueError) as e:
-    sys.exit(f'Error: {e}')
+    sys.exit(f'Error: {" ".join(str(e).splitlines())}')
 
 
 if __name__ == '__main__':

@@ -58,7 +58,8 @@ class LearningSettings:
   replay_capacity: int = setting(
       10_000, 'Unrolls that each learner keeps for replay, in memory: an '
       'unroll of 20 steps of Atari is 0.6 MB, one of 100 of DeepMind Lab '
-      '2.1 MB.', _LEARNING, settings.ONE_OR_MORE, needs='replay_proportion')
+      '2.1 MB. More than the machine has memory for is refused.', _LEARNING,
+      settings.ONE_OR_MORE, needs='replay_proportion')
   total_environment_frames: int = setting(
       int(1e9),
       'Environment frames to train for; the learning rate is 0 at the end. '

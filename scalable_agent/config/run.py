@@ -17,7 +17,10 @@ class RunSettings:
   logdir: str = setting(
       '/tmp/agent',
       'Directory of the run: configuration, checkpoints, logs. A run resumes '
-      'from what it finds there.', settings.NOWHERE)
+      'from what it finds there.', settings.NOWHERE, settings.Check(
+          lambda value: value and not set(value) & set('[]*?'),
+          'TensorFlow takes [, ], * and ? in a path for a pattern, and would '
+          'not find the checkpoints. Name another directory'))
   mode: str = setting(
       'train',
       'Whether to train, or to play whole episodes with the newest checkpoint.',
@@ -38,6 +41,9 @@ class RunSettings:
       settings.POSITIVE)
   keep_checkpoints: int = setting(
       3, 'Checkpoints to keep.', settings.NOWHERE, settings.ONE_OR_MORE)
+  max_failed_saves: int = setting(
+      10, 'Saves of logs and checkpoint that may fail in a row before training '
+      'gives up.', settings.NOWHERE, settings.ONE_OR_MORE)
   log_interval_secs: float = setting(
       10., 'Seconds between two log entries.', settings.NOWHERE,
       settings.POSITIVE)

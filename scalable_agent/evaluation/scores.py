@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 
+from scalable_agent.process import whole_file
 from scalable_agent.results import published
 
 _NONE = '-'
@@ -82,7 +83,5 @@ def write_scores(logdir, episodes_by_level, frames, suite_scores=()):
         episode_frames=[episode.episode_frames for episode in episodes])
   scores = dict(frames=frames, **dict(suite_scores), levels=levels)
   path = os.path.join(logdir, 'test_scores.json')
-  with open(path + '.tmp', 'w') as f:
-    f.write(json.dumps(scores, indent=2) + '\n')
-  os.replace(path + '.tmp', path)
+  whole_file.write(path, (json.dumps(scores, indent=2) + '\n').encode())
   return scores

@@ -5,7 +5,6 @@ import itertools
 import os
 
 from absl import logging
-import tensorflow as tf
 
 from scalable_agent import config as config_lib
 from scalable_agent import policy as policy_lib
@@ -16,11 +15,13 @@ from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.evaluation import play
 from scalable_agent.evaluation import recording
 from scalable_agent.evaluation import scores as scores_lib
+from scalable_agent.process import errors
 from scalable_agent.process import file_names
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
 from scalable_agent.suites import scores as suite_scores
 from scalable_agent.training import checkpoint
+from scalable_agent.training import checkpoint_files
 from scalable_agent.training import logdir as logdir_lib
 
 _MAX_ENVIRONMENTS = 32
@@ -29,7 +30,11 @@ _SEED = 1_000_003
 _ONE_ENVIRONMENT = suites.PoolLayout(1, 1, 1, 1, 1)
 
 
-def test(config):
+class Stopped(Exception):
+  """The tests were told to stop."""
+
+
+def test(config, stop=None):
   """Plays `test_num_episodes` episodes of every level.
 
   `test_scores.json` is written after each level, of all so far; the scores of a
@@ -37,6 +42,7 @@ def test(config):
 
   Args:
     config: A `config.Config`.
+    stop: A `signals.Stop`, or None to play to the end.
 
   Returns:
     The scores, a dict, as `scores.write_scores` wrote them.
@@ -46,14 +52,13 @@ def test(config):
       are asked for and cannot be made.
     environments.PoolError: Environments cannot be made, or died.
     checkpoint.CheckpointError: All checkpoints are corrupt.
-    KeyboardInterrupt: A signal said stop.
+    Stopped: `stop` was set.
   """
-  if tf.train.latest_checkpoint(config.logdir) is None:
+  if not checkpoint_files.find(config.logdir):
     raise config_lib.ConfigError(
         f'--mode=test needs a checkpoint, and --logdir={config.logdir} has '
         'none. Train first, or name the log directory of a run.')
-  with signals.stop_on_signals() as stop:
-    return _play_levels(config, _Tester(config, stop))
+  return _play_levels(config, _Tester(config, stop or signals.Stop()))
 
 
 def _play_levels(config, tester):
@@ -61,11 +66,16 @@ def _play_levels(config, tester):
   for level_name in suites.level_names(config):
     level_config = dataclasses.replace(config, level_name=level_name)
     episodes[level_name] = tester.play(level_config)
-    scores = scores_lib.write_scores(
-        config.logdir, episodes, tester.frames,
-        suite_scores.compute(config.level_name, {
-            name: [episode.episode_return for episode in played]
-            for name, played in episodes.items()}))
+    try:
+      scores = scores_lib.write_scores(
+          config.logdir, episodes, tester.frames,
+          suite_scores.compute(config.level_name, {
+              name: [episode.episode_return for episode in played]
+              for name, played in episodes.items()}))
+    except OSError as e:
+      raise config_lib.ConfigError(
+          f'--logdir={config.logdir} cannot be written: '
+          f'{errors.first_line(e)}.') from e
     score = scores['levels'][level_name]
     logging.info('%s: mean return %.2f, standard error %s, %d episodes, after '
                  '%d frames of training', level_name, score['mean'],
@@ -110,7 +120,7 @@ class _Tester:
   def _act(self, *inputs):
     """Calls the policy, unless a signal says stop."""
     if self._stop.is_set():
-      raise KeyboardInterrupt()
+      raise Stopped()
     return self._policy(*inputs)
 
   def play(self, config):

@@ -9,7 +9,6 @@ from absl import logging
 
 from scalable_agent import suites
 from scalable_agent.jobs import addresses
-from scalable_agent.process import signals
 from scalable_agent.remote import client as client_lib
 
 Refused = client_lib.Refused
@@ -20,11 +19,12 @@ _CHECK_SECONDS = .2
 _ENVIRONMENTS_NICENESS = 5
 
 
-def run(config):
-  """Acts until the learner says that training is done, or a signal says stop.
+def run(config, stop):
+  """Acts until the learner says that training is done, or until told to stop.
 
   Args:
     config: A `config.Config` of an actor job.
+    stop: A `signals.Stop`.
 
   Raises:
     config.ConfigError: The configuration cannot work.
@@ -38,7 +38,7 @@ def run(config):
   else:
     # Loads TensorFlow, which takes more memory than all the rest.
     from scalable_agent.jobs import policy_at_actor as acting
-  with signals.stop_on_signals() as stop, contextlib.ExitStack() as stack:
+  with contextlib.ExitStack() as stack:
     level_config = dataclasses.replace(
         config, level_name=addresses.level_name(config))
     # Threads and processes have the priority of the thread that starts them.

@@ -11,6 +11,7 @@ from scalable_agent import policy as policy_lib
 from scalable_agent import staging
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
+from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.process import memory
 from scalable_agent.process import threads
 from scalable_agent.process import timing
@@ -44,6 +45,7 @@ class Actors:
     self._devices = devices_lib.choose_devices(
         1, 'cpu:0', config.xla, config.intra_op_threads or 1)
     self._agent = agent_assembly.create_agent(config, facts)
+    memory_assembly.check(config, self._agent, facts)
     self._times = timing.StageTimes()
     # Acting goes on while an unroll of every environment waits to be sent.
     self._queue = staging.TrajectoryQueue(config.num_environments)

@@ -1,5 +1,6 @@
 """Shows how far something is, on a terminal or in a log."""
 
+import contextlib
 import os
 import sys
 
@@ -15,15 +16,17 @@ class ProgressLine:
 
   def show(self, text):
     """Shows `text` in place of what was shown before."""
-    if self._is_terminal:
+    if not self._is_terminal:
+      logging.info('%s', text)
+      return
+    with contextlib.suppress(OSError):  # The terminal may be gone.
       width = os.get_terminal_size(self._stream.fileno()).columns
       self._stream.write('\r\x1b[K' + text[:width - 1])
       self._stream.flush()
-    else:
-      logging.info('%s', text)
 
   def end(self):
     """Leaves the line as it is, so that what follows starts on its own."""
     if self._is_terminal:
-      self._stream.write('\n')
-      self._stream.flush()
+      with contextlib.suppress(OSError):
+        self._stream.write('\n')
+        self._stream.flush()

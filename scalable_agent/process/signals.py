@@ -1,41 +1,115 @@
-"""Turns Ctrl-C and SIGTERM into an event, so that a process can stop itself.
+"""Turns signals that end a process into something it can look at.
+
+    with stop_on_signals('saving and stopping') as stop:
+      while not stop.is_set():
+        ...
 
 Python's own `KeyboardInterrupt` is lost where it happens to be raised while an
 object is deleted or a weak reference dies, of which TensorFlow makes thousands.
 """
 
 import contextlib
+import os
+import queue as queue_lib
 import signal
-import threading
+import time
 
-from absl import logging
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# A Ctrl-C this long after the first signal ends the process at once. One that
+# comes sooner may be the same, sent to the process and to its group.
+_INSISTING_SECONDS = 2.
+
+
+class Stop:
+  """Whether to stop, for all threads.
+
+  A `threading.Event` will not do: a signal handler that sets it waits for ever
+  if it interrupts the main thread where that holds the event's lock.
+
+  Attributes:
+    signal: The `signal.Signals` that said stop, None if none did.
+    listen: A function that makes sure that signals reach this object, after
+      others may have taken their handlers; for the main thread.
+  """
+
+  def __init__(self):
+    self.signal = None
+    self.listen = lambda: None
+    self._is_set = False
+    # Its `put` may be called wherever a signal is handled.
+    self._wake = queue_lib.SimpleQueue()
+
+  def set(self):
+    """Says stop."""
+    self._is_set = True
+    self._wake.put(None)
+
+  def is_set(self):
+    """Returns whether anybody has said stop."""
+    return self._is_set
+
+  def wait(self, timeout=None):
+    """Waits for it, `timeout` seconds or for ever. Returns `is_set()`."""
+    if not self._is_set:
+      try:
+        self._wake.get(timeout=timeout)
+        self._wake.put(None)  # For others that wait.
+      except queue_lib.Empty:
+        pass
+    return self._is_set
+
+  @property
+  def exit_status(self):
+    """What a shell says of a process that the signal has ended, an int."""
+    return 128 + (self.signal or 0)
 
 
 @contextlib.contextmanager
 def stop_on_signals(intention='stopping'):
-  """Yields an event that the first SIGINT or SIGTERM sets.
+  """Yields a `Stop` that the first SIGINT, SIGTERM or SIGHUP sets.
 
-  A second signal does what it would have done without this.
+  A signal that comes again changes nothing, but for a SIGINT that comes two
+  seconds later: it ends the process at once, with status 130. This stays so
+  after the block if a signal came, for the process is about to end. A SIGHUP
+  that is ignored, as `nohup` has it, stays ignored.
 
   Args:
-    intention: What the log says is being done then.
+    intention: What standard error says is being done then.
   """
-  stop = threading.Event()
-  signals = (signal.SIGINT, signal.SIGTERM)
-  previous = {s: signal.getsignal(s) for s in signals}
-
-  def restore():
-    for s, handler in previous.items():
-      signal.signal(s, handler)
+  stop = Stop()
+  previous = {s: signal.getsignal(s) for s in _SIGNALS}
+  first_time = None
 
   def on_signal(signum, unused_frame):
-    stop.set()
-    restore()
-    logging.info('%s: %s.', signal.Signals(signum).name, intention)
+    nonlocal first_time
+    now = time.monotonic()
+    if first_time is None:
+      first_time = now
+      stop.signal = signal.Signals(signum)
+      stop.set()
+      _say(f'{stop.signal.name}: {intention}. To end at once instead, press '
+           f'Ctrl-C after {_INSISTING_SECONDS:.0f} seconds.')
+    elif (signum == signal.SIGINT and
+          now - first_time >= _INSISTING_SECONDS):
+      _say('SIGINT again: ending at once, without finishing.')
+      os._exit(128 + signal.SIGINT)
 
-  for s in signals:
-    signal.signal(s, on_signal)
+  def listen():
+    for s in _SIGNALS:
+      if s != signal.SIGHUP or previous[s] != signal.SIG_IGN:
+        signal.signal(s, on_signal)
+
+  stop.listen = listen
+  listen()
   try:
     yield stop
   finally:
-    restore()
+    if first_time is None:
+      for s, handler in previous.items():
+        signal.signal(s, handler)
+
+
+def _say(line):
+  # Not through Python's buffers, which the signal may have interrupted.
+  with contextlib.suppress(OSError):
+    os.write(2, f'{line}\n'.encode())

@@ -3,23 +3,39 @@
 import dataclasses
 import hmac
 import ipaddress
+import os
 import re
+import shlex
 import ssl
+import stat
 
 from absl import logging
 import grpc
+
+from scalable_agent.remote import certificates
 
 TOKEN_KEY = 'authorization'
 _SCHEME = b'Bearer '
 _MINIMUM_TOKEN_BYTES = 16
 # What gRPC says of a connection that will not come about, and what it means.
+# Some of its versions do not say why a certificate cannot be verified.
 _FINAL_FAILURES = (
-    ('CERTIFICATE_VERIFY_FAILED', 'its certificate is not signed by --tls_ca'),
+    ('certificate has expired',
+     'its certificate, or one that signed it, has expired'),
+    ('certificate is not yet valid',
+     'its certificate, or one that signed it, is not valid yet, or the clock '
+     'of this machine is wrong'),
+    ('certificate signature failure',
+     'its certificate is not signed by --tls_ca'),
+    ('CERTIFICATE_VERIFY_FAILED: ',
+     'its certificate is not signed by --tls_ca'),
+    ('CERTIFICATE_VERIFY_FAILED',
+     'its certificate is not signed by --tls_ca, or has expired'),
     ('Hostname Verification', 'its certificate is for another host'),
     ('WRONG_VERSION_NUMBER', 'it does not use TLS, and this actor does'))
 _DOUBTFUL_FAILURE = 'Socket closed'
 _DOUBT = (' (If it is running: do both ends use TLS, and is the --tls_cert of '
-          'this actor signed by its --tls_ca?)')
+          'this actor signed by its --tls_ca, and not expired?)')
 _HOST = re.compile(r'[A-Za-z0-9_][A-Za-z0-9._-]*')
 _PORT = re.compile(r'[0-9]{1,5}')
 
@@ -98,6 +114,27 @@ def _read(flag, path):
   return content
 
 
+def _read_secret(flag, path):
+  """As `_read`, with a warning if others may read or write the file too."""
+  content = _read(flag, path)
+  if path:
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & 0o077:
+      logging.warning(
+          '--%s=%s is a secret that others on this machine may read or write '
+          '(mode %03o). Keep it to yourself: chmod 600 %s', flag, path, mode,
+          shlex.quote(path))
+  return content
+
+
+def _check_validity(flag, path, periods):
+  """Refuses certificates none of which is valid today."""
+  complaint = certificates.complaint(periods)
+  if complaint:
+    raise SecurityError(
+        f'--{flag}={path} {complaint}, by the clock of this machine')
+
+
 def load(auth_token_file, tls_cert, tls_key, tls_ca):
   """Reads the files that the flags of these names point to.
 
@@ -105,11 +142,12 @@ def load(auth_token_file, tls_cert, tls_key, tls_ca):
     A `Security`.
 
   Raises:
-    SecurityError: A file cannot be read, or the settings do not fit together.
+    SecurityError: A file cannot be read, the settings do not fit together, or
+      a certificate is not valid today.
   """
   if bool(tls_cert) != bool(tls_key):
     raise SecurityError('--tls_cert and --tls_key need each other')
-  token = _read('auth_token_file', auth_token_file).strip()
+  token = _read_secret('auth_token_file', auth_token_file).strip()
   if token and len(token) < _MINIMUM_TOKEN_BYTES:
     raise SecurityError(
         f'--auth_token_file={auth_token_file} holds {len(token)} bytes, a '
@@ -119,7 +157,7 @@ def load(auth_token_file, tls_cert, tls_key, tls_ca):
         f'--auth_token_file={auth_token_file} has to hold one line of ASCII '
         'without spaces')
   security = Security(
-      token, _read('tls_key', tls_key), _read('tls_cert', tls_cert),
+      token, _read_secret('tls_key', tls_key), _read('tls_cert', tls_cert),
       _read('tls_ca', tls_ca))
   # gRPC would only say that it cannot listen, or connect.
   context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -136,6 +174,10 @@ def load(auth_token_file, tls_cert, tls_key, tls_ca):
   except (ssl.SSLError, ValueError) as e:
     raise SecurityError(
         f'--tls_ca={tls_ca} holds no certificates (PEM): {e}') from e
+  # After the first one come those that signed it.
+  _check_validity('tls_cert', tls_cert,
+                  certificates.periods(security.tls_cert)[:1])
+  _check_validity('tls_ca', tls_ca, certificates.periods(security.tls_ca))
   return security
 
 
@@ -202,24 +244,24 @@ def metadata(security):
   return ((TOKEN_KEY, (_SCHEME + security.token).decode()),)
 
 
-class Authenticator(grpc.ServerInterceptor):
+class Authenticator(grpc.aio.ServerInterceptor):
   """Turns away calls without the token, whatever they hold."""
 
   def __init__(self, token):
     """Initializes the interceptor with the token, bytes; empty admits all."""
     self._expected = _SCHEME + token if token else None
 
-    def refuse(unused_requests, context):
-      context.abort(grpc.StatusCode.UNAUTHENTICATED,
-                    'the token is missing or wrong (--auth_token_file)')
+    async def refuse(unused_requests, context):
+      await context.abort(grpc.StatusCode.UNAUTHENTICATED,
+                          'the token is missing or wrong (--auth_token_file)')
 
     # A stream, whatever the method is: it is refused before a message has come,
-    # where another kind would keep a thread until then.
+    # where another kind would wait until then.
     self._refusal = grpc.stream_stream_rpc_method_handler(refuse)
 
-  def intercept_service(self, continuation, handler_call_details):
+  async def intercept_service(self, continuation, handler_call_details):
     """See base class."""
-    handler = continuation(handler_call_details)
+    handler = await continuation(handler_call_details)
     if self._expected is None or handler is None:
       return handler
     given = b''

@@ -81,11 +81,13 @@ def _plot(axis, level, by_agent):
     for scores, style in ((benchmark.human, '--'), (benchmark.random, ':')):
       axis.axhline(scores[level], color='grey', linestyle=style, linewidth=1)
   axis.set_ylim(limits)
-  axis.set_title(level)
+  # A name may have dollars in it, and is no formula.
+  axis.set_title(level, parse_math=False)
   axis.set_xlabel('environment frames (millions)')
   axis.set_ylabel('return of an episode')
   axis.grid(alpha=.3)
-  axis.legend(loc='best', fontsize='small')
+  for text in axis.legend(loc='best', fontsize='small').get_texts():
+    text.set_parse_math(False)
 
 
 def draw(panels, columns=_COLUMNS):

@@ -1,13 +1,17 @@
 """Reads what runs left in their log directories, finished or not."""
 
 import collections
-import csv
+import contextlib
+import dataclasses
 import json
 import os
 
+from absl import logging
 import numpy as np
 
 from scalable_agent import config as config_lib
+from scalable_agent.config import settings as settings_lib
+from scalable_agent.process import log_lines
 from scalable_agent.results import published
 
 Run = collections.namedtuple(
@@ -35,17 +39,112 @@ Episodes.__doc__ = """A level's training episodes, in the order of their ends.
 SETTINGS = config_lib.names(config_lib.AGENT)
 
 
+# What is read of a configuration.
+_READ_SETTINGS = ('level_name', 'seed', *SETTINGS)
+_HEADER = ','.join(log_lines.EpisodeLine._fields).encode()
+# Returns are float32.
+_MAX_RETURN = float(np.finfo(np.float32).max)
+
+
+@contextlib.contextmanager
+def _reading(path):
+  """Says which file it is that cannot be read, unless there is none."""
+  try:
+    yield
+  except (FileNotFoundError, NotADirectoryError):
+    raise
+  except OSError as e:
+    raise ValueError(f'{path} cannot be read: {e.strerror}.') from e
+
+
 def _read_json(path):
   try:
-    with open(path) as f:
-      value = json.load(f)
+    with _reading(path), open(path, 'rb') as f:
+      content = f.read()
   except FileNotFoundError:
     return {}
-  except ValueError as e:
+  try:
+    value = json.loads(content.decode())
+  except (ValueError, RecursionError) as e:
     raise ValueError(f'{path} is not readable as JSON: {e}') from e
   if not isinstance(value, dict):
     raise ValueError(f'{path} holds no JSON object.')
   return value
+
+
+def _read_config(logdir):
+  """Reads `config.json`, and checks what is taken from it."""
+  path = os.path.join(logdir, 'config.json')
+  config = _read_json(path)
+  for name in _READ_SETTINGS:
+    if name not in config:
+      continue
+    value = config[name]
+    # Values that cannot work, but could once, are none of the report's concern.
+    declared = dataclasses.replace(
+        config_lib.SETTINGS[name], check=None, choices=())
+    try:
+      settings_lib.check_value(declared, value)
+    except config_lib.ConfigError as e:
+      raise ValueError(f'{path}: {e}') from e
+    if declared.type is int and not log_lines.is_frames(abs(value)):
+      raise ValueError(f'{path}: --{name} is too large.')
+    if declared.type is str and not value.isprintable():
+      raise ValueError(f'{path}: --{name}={value!r} is no name.')
+  return config
+
+
+def _read_test_scores(logdir):
+  """Reads `test_scores.json`.
+
+  Returns:
+    A pair: a dict of level to the returns of its episodes, float64 [N], and the
+    frames at the test, None if there was none.
+  """
+  path = os.path.join(logdir, 'test_scores.json')
+  scores = _read_json(path)
+  if not scores:
+    return {}, None
+  try:
+    tested = {level: np.array(score['episode_returns'], np.float64)
+              for level, score in scores['levels'].items()}
+  except (ValueError, AttributeError, KeyError, TypeError, OverflowError) as e:
+    raise ValueError(f'{path} holds no test scores ({e!r}).') from e
+  for level, returns in tested.items():
+    if not level.isprintable() or returns.ndim != 1:
+      raise ValueError(f'{path} holds no test scores of {level!r}.')
+  if not log_lines.is_frames(scores.get('frames')):
+    raise ValueError(f'{path} does not say after how many frames the test was.')
+  return tested, scores['frames']
+
+
+def _parse_lines(path, parse):
+  """Yields what the lines of a log say; warns if some are damaged.
+
+  Args:
+    path: The file.
+    parse: A function of a line, bytes, that returns None if it is damaged.
+  """
+  num_damaged = 0
+  with _reading(path), open(path, 'rb') as f:
+    for line in f:
+      parsed = parse(line)
+      if parsed is not None:
+        yield parsed
+      # Without an end it is still being written.
+      elif line.endswith(b'\n') and line.strip() != _HEADER:
+        num_damaged += 1
+  if num_damaged:
+    logging.warning(
+        '%s: left out %d lines that are damaged or hold a return that is not '
+        'finite.', path, num_damaged)
+
+
+def _parse_finite_episode(line):
+  episode = log_lines.parse_episode(line)
+  if episode is None or not abs(episode.episode_return) <= _MAX_RETURN:
+    return None
+  return episode
 
 
 def read_episodes(logdir):
@@ -55,23 +154,18 @@ def read_episodes(logdir):
     logdir: The run's directory.
 
   Returns:
-    A dict of level name to `Episodes`. Lines that are still being written are
-    left out.
+    A dict of level name to `Episodes`. Lines that are still being written or
+    are damaged are left out, and so are returns that are not finite.
 
   Raises:
     FileNotFoundError: The run has none.
+    ValueError: It cannot be read.
   """
   levels = {}
-  with open(os.path.join(logdir, 'episodes.csv'), newline='') as f:
-    for row in csv.DictReader(f):
-      if None in row.values():
-        continue
-      try:
-        episode = int(row['frames']), float(row['episode_return'])
-        int(row['episode_frames'])
-      except (ValueError, KeyError):
-        continue
-      levels.setdefault(row['level'], []).append(episode)
+  for episode in _parse_lines(
+      os.path.join(logdir, 'episodes.csv'), _parse_finite_episode):
+    levels.setdefault(episode.level, []).append(
+        (episode.frames, episode.episode_return))
   return {level: Episodes(np.array([frames for frames, _ in episodes]),
                           np.array([value for _, value in episodes]))
           for level, episodes in levels.items()}
@@ -81,12 +175,9 @@ def _last_frames(logdir):
   """Frames by the last whole line of `metrics.jsonl`, 0 if there is none."""
   frames = 0
   try:
-    with open(os.path.join(logdir, 'metrics.jsonl')) as f:
-      for line in f:
-        try:
-          frames = int(json.loads(line)['frames'])
-        except (ValueError, KeyError, TypeError):
-          pass
+    for metrics in _parse_lines(
+        os.path.join(logdir, 'metrics.jsonl'), log_lines.parse_metrics):
+      frames = metrics['frames']
   except FileNotFoundError:
     pass
   return frames
@@ -103,9 +194,9 @@ def read(logdir):
 
   Raises:
     FileNotFoundError: There is neither a configuration nor an episode in it.
-    ValueError: A file in it is not what it should be.
+    ValueError: A file in it cannot be read, or is not what it should be.
   """
-  config = _read_json(os.path.join(logdir, 'config.json'))
+  config = _read_config(logdir)
   try:
     episodes = read_episodes(logdir)
   except FileNotFoundError:
@@ -114,16 +205,9 @@ def read(logdir):
           f'{logdir} holds no run: it has neither config.json nor '
           'episodes.csv.') from None
     episodes = {}
-  scores = _read_json(os.path.join(logdir, 'test_scores.json'))
-  try:
-    tested = {level: np.array(score['episode_returns'], np.float64)
-              for level, score in scores.get('levels', {}).items()}
-  except (AttributeError, KeyError, TypeError) as e:
-    raise ValueError(
-        f'{logdir}/test_scores.json holds no test scores ({e!r}).') from e
+  tested, tested_frames = _read_test_scores(logdir)
   ends = [e.frames[-1] for e in episodes.values()] + [_last_frames(logdir)]
-  return Run(logdir, config, int(max(ends)), episodes, tested,
-             scores.get('frames'))
+  return Run(logdir, config, int(max(ends)), episodes, tested, tested_frames)
 
 
 def levels_of(run):
@@ -150,7 +234,9 @@ def _name(settings, shared):
   """What to call an agent, given the settings that all agents share."""
   values = dict(settings)
   if 'logdir' in values:
-    return os.path.basename(os.path.normpath(values['logdir']))
+    name = os.path.basename(os.path.normpath(values['logdir']))
+    # What is no text cannot be drawn.
+    return os.fsencode(name).decode(errors='backslashreplace')
   parts = [str(values['network'])]
   if values['use_lstm']:
     parts.append('LSTM')

@@ -1,23 +1,28 @@
 """Starts runs of the experiment as processes, and restarts those that crash.
 
     runs = [ManagedRun('pong', logdir, command, is_done), ...]
-    run_all(runs, parallel=2, stop=event, on_change=print)
+    run_all(runs, parallel=2, stop=stop, on_change=print)
 
 Each process holds a lock on a file in the log directory for as long as it
-lives, even if the process that started it is gone. So no two processes work on
-one run at once.
+lives, even if the process that started it is gone. So no two programs start
+processes for one run. A process that trains also has the lock of its run, which
+holds wherever it was started from.
 """
 
 import collections
-import contextlib
-import fcntl
 import json
+import math
 import os
-import re
 import subprocess
 import time
 
+from scalable_agent.process import locks
+from scalable_agent.process import log_lines
+from scalable_agent.training import checkpoint_files
+from scalable_agent.training import logdir as logdir_lib
+
 MAX_RETRIES = 2
+_LOCK_FILE = 'launcher.lock'
 RECENT_EPISODES = 100
 _POLL_SECONDS = .2
 _TAIL_BYTES = 1 << 16
@@ -33,20 +38,9 @@ Progress.__doc__ = """How far a run is, each None if it has not said.
 """
 
 
-def checkpoint_frames(logdir):
-  """Environment frames of the newest checkpoint, 0 if there is none."""
-  try:
-    with open(os.path.join(logdir, 'checkpoint')) as f:
-      newest = re.search(r'^model_checkpoint_path: ".*?ckpt-(\d+)"', f.read(),
-                         re.MULTILINE)
-  except FileNotFoundError:
-    newest = None
-  return int(newest.group(1)) if newest else 0
-
-
 def is_trained(config):
   """Whether a `config.Config`'s newest checkpoint has all of its frames."""
-  return checkpoint_frames(config.logdir) >= config.total_environment_frames
+  return checkpoint_files.newest_frames(config.logdir) >= config.total_environment_frames
 
 
 def is_tested(config):
@@ -54,10 +48,10 @@ def is_tested(config):
   try:
     with open(os.path.join(config.logdir, 'test_scores.json')) as f:
       scores = json.load(f)
-    return (scores['frames'] == checkpoint_frames(config.logdir) and
+    return (scores['frames'] == checkpoint_files.newest_frames(config.logdir) and
             scores['levels'][config.level_name]['num_episodes'] >=
             config.test_num_episodes)
-  except (FileNotFoundError, ValueError, KeyError, TypeError):
+  except (OSError, ValueError, KeyError, TypeError, RecursionError):
     return False
 
 
@@ -67,8 +61,8 @@ def _last_lines(path):
       f.seek(0, os.SEEK_END)
       start = max(f.tell() - _TAIL_BYTES, 0)
       f.seek(start)
-      lines = f.read().decode(errors='replace').split('\n')
-  except FileNotFoundError:
+      lines = f.read().split(b'\n')
+  except OSError:
     return []
   # The first may be the end of a line, the last has not ended yet.
   return lines[1 if start else 0:-1]
@@ -76,24 +70,21 @@ def _last_lines(path):
 
 def read_progress(logdir):
   """Reads the ends of what a run logs, and returns its `Progress`."""
-  frames = fps = None
+  metrics = None
   for line in reversed(_last_lines(os.path.join(logdir, 'metrics.jsonl'))):
-    try:
-      metrics = json.loads(line)
-      frames, fps = metrics['frames'], metrics['fps']
+    metrics = log_lines.parse_metrics(line)
+    if metrics:
       break
-    except (ValueError, KeyError, TypeError):
-      continue
-  returns = []
-  for line in _last_lines(os.path.join(logdir, 'episodes.csv')):
-    try:
-      returns.append(float(line.split(',')[-2]))
-    except (ValueError, IndexError):
-      continue
+  metrics = metrics or {}
+  fps = metrics.get('fps')
+  episodes = map(log_lines.parse_episode,
+                 _last_lines(os.path.join(logdir, 'episodes.csv')))
+  returns = [episode.episode_return for episode in episodes
+             if episode and math.isfinite(episode.episode_return)]
   returns = returns[-RECENT_EPISODES:]
-  return Progress(frames, fps,
-                  sum(returns) / len(returns) if returns else None,
-                  len(returns))
+  return Progress(
+      metrics.get('frames'), fps if isinstance(fps, float) else None,
+      sum(returns) / len(returns) if returns else None, len(returns))
 
 
 class ManagedRun:
@@ -133,15 +124,16 @@ class ManagedRun:
   def last_words(self):
     """The last line that a process printed."""
     lines = [line for line in _last_lines(self.output_path) if line.strip()]
-    return lines[-1] if lines else ''
+    return lines[-1].decode(errors='replace') if lines else ''
 
   def start(self):
     """Starts a process, unless there is one already, or nothing to do."""
     os.makedirs(self.logdir, exist_ok=True)
-    with self._open_lock() as lock:
-      if lock is None:
-        self.state = 'elsewhere'
-        return
+    lock = self._acquire()
+    if lock is None:
+      self.state = 'elsewhere'
+      return
+    try:
       if self._is_done():
         self.state = 'done'
         return
@@ -150,29 +142,30 @@ class ManagedRun:
             self._command, stdin=subprocess.DEVNULL, stdout=output,
             stderr=output,
             # A signal to this process' group reaches the run once, through
-            # `terminate`: a second one would keep it from saving.
+            # `terminate`.
             start_new_session=True,
             # The lock is the process' from here on.
-            pass_fds=[lock.fileno()])
+            pass_fds=[lock])
+    finally:
+      os.close(lock)
     self.state = 'running'
 
-  @contextlib.contextmanager
-  def _open_lock(self):
-    """Yields the lock's file, locked, or None if somebody else holds it."""
-    with open(os.path.join(self.logdir, 'lock'), 'w') as lock:
-      try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      except BlockingIOError:
-        yield None
-      else:
-        yield lock
+  def _acquire(self):
+    """Returns the lock's file descriptor, None if somebody else has the run."""
+    if locks.is_held(os.path.join(self.logdir, logdir_lib.LOCK_FILE)):
+      return None
+    try:
+      return locks.acquire(os.path.join(self.logdir, _LOCK_FILE))
+    except locks.Held:
+      return None
 
   def poll(self):
     """Takes note if the process has ended."""
     if self.state == 'elsewhere':
-      with self._open_lock() as lock:
-        if lock:
-          self.state = 'done' if self._is_done() else 'waiting'
+      lock = self._acquire()
+      if lock is not None:
+        os.close(lock)
+        self.state = 'done' if self._is_done() else 'waiting'
     elif self.state == 'running' and self._process.poll() is not None:
       if self._is_done():
         self.state = 'done'
@@ -201,7 +194,7 @@ def run_all(runs, parallel, stop, on_change=lambda run: None,
   Args:
     runs: A list of `ManagedRun`s.
     parallel: Processes at a time.
-    stop: A `threading.Event` that ends the processes and this function.
+    stop: A `signals.Stop` that ends the processes and this function.
     on_change: Called with a run whose state has changed.
     on_poll: Called several times a second.
   """

@@ -5,17 +5,23 @@ import os
 from absl import logging
 import tensorflow as tf
 
+from scalable_agent.process import errors
+from scalable_agent.training import checkpoint_files as files
+
+# What reading a damaged or foreign checkpoint, or writing one, can raise.
+READ_ERRORS = (tf.errors.OpError, AssertionError, IndexError, ValueError,
+               RuntimeError, OSError)
+WRITE_ERRORS = (tf.errors.OpError, OSError)
+
 
 class CheckpointError(RuntimeError):
-  """No checkpoint can be restored; the message says which were tried."""
+  """Checkpoints cannot be restored or saved; the message says which and why."""
 
 
 class Checkpointer:
   """Weights, optimizer slots, counters and configuration of a learner.
 
-  TensorFlow writes a checkpoint under a temporary name and renames it, and only
-  then names it in the file `checkpoint`, so that being killed at any time
-  leaves the one before in place.
+  `checkpoint_files` says how they get into the log directory.
   """
 
   def __init__(self, logdir, learner, config_json, keep=3):
@@ -27,6 +33,7 @@ class Checkpointer:
       config_json: The configuration to save along, a string.
       keep: How many checkpoints to keep.
     """
+    self._logdir = logdir
     self._learner = learner
     # What an algorithm lacks has no name in its checkpoints.
     targets = ({'target_params': learner.target_params}
@@ -39,18 +46,41 @@ class Checkpointer:
         learner_steps=learner.learner_steps,
         config=tf.Variable(config_json, trainable=False))
     self._config_json = config_json
-    self._manager = tf.train.CheckpointManager(
-        self._checkpoint, logdir, max_to_keep=keep)
+    self._keep = keep
     self._saved_frames = None
 
+  @property
+  def newest_frames(self):
+    """Environment frames of the checkpoint that was last saved or restored."""
+    return self._saved_frames or 0
+
   def save(self):
-    """Saves, unless nothing has changed since. Returns the newest path."""
+    """Saves, unless nothing has changed since. Returns the newest path.
+
+    Raises:
+      tf.errors.OpError: It cannot be written; those before it stay.
+      OSError: Likewise.
+    """
     frames = self._learner.frames
-    if frames != self._saved_frames:
-      self._checkpoint.config.assign(self._config_json)
-      self._manager.save(checkpoint_number=frames)
-      self._saved_frames = frames
-    return self._manager.latest_checkpoint
+    path = files.path_of(self._logdir, frames)
+    if frames == self._saved_frames:
+      return path
+    self._checkpoint.config.assign(self._config_json)
+    self._checkpoint.save_counter.assign_add(1)
+    with files.committing(path) as temporary:
+      self._checkpoint.write(temporary)
+      self._set_aside(frames)
+    self._saved_frames = frames
+    files.keep_newest(self._logdir, self._keep)
+    return path
+
+  def _set_aside(self, frames):
+    """Keeps damaged checkpoints from being newer than what is saved now."""
+    for path in files.find(self._logdir):
+      if files.frames_of(path) >= frames:
+        logging.warning('%s could not be restored; its files are now called '
+                        'damaged-%s.', path, os.path.basename(path))
+        files.set_aside(path)
 
   def restore(self):
     """Restores the newest checkpoint that is whole.
@@ -61,21 +91,21 @@ class Checkpointer:
     Raises:
       CheckpointError: There are checkpoints, and none can be restored.
     """
-    paths = self._manager.checkpoints
+    paths = files.find(self._logdir)
     for path in reversed(paths):
       try:
         self._checkpoint.restore(path).assert_consumed()
-      except (tf.errors.OpError, AssertionError, IndexError, ValueError) as e:
+      except READ_ERRORS as e:
         logging.warning(
             'Checkpoint %s cannot be restored, trying the one before: %s',
-            path, (str(e).splitlines() or [type(e).__name__])[0])
+            path, errors.first_line(e))
         continue
       self._saved_frames = self._learner.frames
       return path
     if paths:
-      names = ', '.join(os.path.basename(path) for path in paths)
+      names = ', '.join(map(os.path.basename, paths))
       raise CheckpointError(
-          f'None of the checkpoints in {os.path.dirname(paths[0])} can be '
-          f'restored ({names}). Move them away to start afresh, or choose '
-          'another --logdir.')
+          f'None of the checkpoints in {self._logdir} can be restored '
+          f'({names}). Move them away to start afresh, or choose another '
+          '--logdir.')
     return None

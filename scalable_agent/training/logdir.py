@@ -1,17 +1,29 @@
-"""The log directory of a run: checks that it is this run's, and marks it so."""
+"""The log directory of a run: locks it, checks whose it is, marks it so."""
 
 import contextlib
 import dataclasses
 import json
 import os
+import socket
+import stat
 import tempfile
+
+from absl import logging
 
 from scalable_agent import config as config_lib
 from scalable_agent.config import ConfigError
+from scalable_agent.process import errors
+from scalable_agent.process import locks
+from scalable_agent.process import whole_file
+from scalable_agent.training import checkpoint_files
+from scalable_agent.training import log_file
 
 # Settings that decide which weights fit and what they mean: a log directory
 # that was begun with other values is another run's.
 IDENTITY = config_lib.names(config_lib.IDENTITY)
+CONFIG_FILE, LOCK_FILE = 'config.json', 'lock'
+_FILES = (CONFIG_FILE, checkpoint_files.NOTE_FILE, log_file.METRICS,
+          log_file.EPISODES)
 
 
 def facts_of(facts):
@@ -31,53 +43,122 @@ def _writing_to(logdir):
   try:
     yield
   except OSError as e:
-    raise ConfigError(
-        f'--logdir={logdir} cannot be written: {e.strerror}.') from e
+    raise ConfigError(f'--logdir={logdir} cannot be written: '
+                      f'{errors.first_line(e)}.') from e
 
 
-def make(config):
-  """Makes the log directory, or checks it as far as the flags alone tell.
+@contextlib.contextmanager
+def claim(config):
+  """Makes the log directory and locks it for as long as the block lasts.
 
-  Raises:
-    ConfigError: It cannot be written, or is another run's.
-  """
-  with _writing_to(config.logdir):
-    os.makedirs(config.logdir, exist_ok=True)
-    with tempfile.TemporaryFile(dir=config.logdir):
-      pass
-  check(config, {})
-
-
-def prepare(config, facts):
-  """Writes the configuration, after checking that it belongs to this run.
+  Also checks it, as far as the flags alone tell, and removes what killed runs
+  have left there.
 
   Args:
     config: A `config.Config`.
-    facts: A dict of what the environments turned out to be, written along and
-      checked: the number of actions, shapes.
+
+  Raises:
+    ConfigError: It cannot be written, is another run's, or another process
+      trains there.
+  """
+  logdir = config.logdir
+  with _writing_to(logdir):
+    os.makedirs(logdir, exist_ok=True)
+    with tempfile.TemporaryFile(dir=logdir):
+      pass
+    if os.stat(logdir).st_mode & stat.S_IWOTH:
+      logging.warning('--logdir=%s can be written by everybody on this '
+                      'machine. `chmod o-w` takes that away.', logdir)
+  descriptor = _lock(logdir)
+  try:
+    _check_files(logdir)
+    check(config, {})
+    with _writing_to(logdir):
+      checkpoint_files.clean_up(logdir)
+      for name in _FILES:
+        whole_file.remove_leftover(os.path.join(logdir, name))
+    yield
+  finally:
+    if descriptor is not None:
+      locks.release(os.path.join(logdir, LOCK_FILE), descriptor)
+
+
+def _check_files(logdir):
+  for name in _FILES:
+    path = os.path.join(logdir, name)
+    if os.path.exists(path) and not os.path.isfile(path):
+      raise ConfigError(
+          f'{path} is no file, but a run writes one of that name. Move it '
+          'away, or choose another --logdir.')
+
+
+def _lock(logdir):
+  """Returns the descriptor of the lock, None where there are no locks."""
+  path = os.path.join(logdir, LOCK_FILE)
+  try:
+    return locks.acquire(
+        path, f'process {os.getpid()} on {socket.gethostname()}')
+  except locks.Held as e:
+    raise ConfigError(
+        f'--logdir={logdir} is in use: {e.holder or "another process"} trains '
+        'there. Wait for it, stop it, or choose another --logdir.') from e
+  except OSError as e:
+    logging.warning(
+        '%s cannot be locked (%s). Make sure that no other process trains '
+        'there.', path, errors.first_line(e))
+    return None
+
+
+def write(config, facts):
+  """Writes `config.json`, which marks the directory as this run's.
+
+  Args:
+    config: A `config.Config`.
+    facts: Of `facts_of`, written along.
+
+  Raises:
+    ConfigError: The directory cannot be written.
+  """
+  path = os.path.join(config.logdir, CONFIG_FILE)
+  written = dict(dataclasses.asdict(config), **facts)
+  with _writing_to(config.logdir):
+    whole_file.write(path, (json.dumps(written, indent=2) + '\n').encode())
+
+
+def check_is_new(logdir):
+  """Refuses logs that belong to no checkpoint.
+
+  Raises:
+    ConfigError: There are such logs.
+  """
+  found = [name for name in (log_file.METRICS, log_file.EPISODES)
+           if log_file.has_lines(os.path.join(logdir, name))]
+  if found:
+    raise ConfigError(
+        f'--logdir={logdir} has logs ({", ".join(found)}), but no checkpoint '
+        'that they go with. Bring the checkpoints back, or move the logs away '
+        'to start afresh, or choose another --logdir.')
+
+
+def check(config, facts):
+  """Checks that the directory is this run's, or nobody's.
+
+  Args:
+    config: A `config.Config`.
+    facts: A dict of what the environments turned out to be, checked along: the
+      number of actions, shapes.
 
   Returns:
     A list of lines, one for each setting that differs from the run so far
     without making it another run.
 
   Raises:
-    ConfigError: The directory cannot be written, or is another run's.
+    ConfigError: The directory is another run's.
   """
-  make(config)
-  changed = check(config, facts)
-  path = os.path.join(config.logdir, 'config.json')
-  temporary = f'{path}.{os.getpid()}.tmp'
-  written = dict(dataclasses.asdict(config), **facts)
-  with _writing_to(config.logdir):
-    with open(temporary, 'w') as f:
-      f.write(json.dumps(written, indent=2) + '\n')
-    os.replace(temporary, path)
-  return changed
-
-
-def check(config, facts):
-  """As `prepare`, without writing anything."""
-  path = os.path.join(config.logdir, 'config.json')
+  # A run that ended before its first checkpoint lays no claim to it.
+  if not checkpoint_files.find(config.logdir):
+    return []
+  path = os.path.join(config.logdir, CONFIG_FILE)
   if not os.path.exists(path):
     return []
   try:
@@ -85,10 +166,10 @@ def check(config, facts):
       found = json.load(f)
     if not isinstance(found, dict):
       raise ValueError('no object')
-  except ValueError as e:
+  except (OSError, ValueError, RecursionError) as e:
     raise ConfigError(
-        f'{path} is not readable as JSON ({e}). Repair it, or choose another '
-        '--logdir.') from e
+        f'{path} is not readable as JSON ({errors.first_line(e)}). Repair it, '
+        'or choose another --logdir.') from e
   # Through JSON, so that tuples compare as the lists they were written as.
   now = json.loads(json.dumps(dict(dataclasses.asdict(config), **facts)))
   different = [name for name in now

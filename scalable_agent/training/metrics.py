@@ -2,41 +2,25 @@
 
 import collections
 import csv
+import io
 import json
 import math
 import os
 import threading
 import time
 
+from absl import logging
 import numpy as np
 import tensorflow as tf
 
 from scalable_agent import suites
+from scalable_agent.process import errors
+from scalable_agent.process import log_lines
 from scalable_agent.process import progress
 from scalable_agent.suites import scores as suite_scores
+from scalable_agent.training import log_file
 
-EPISODE_FIELDS = ('frames', 'level', 'episode_return', 'episode_frames')
 _RECENT_EPISODES = 100
-
-
-def _keep_until(path, frames, frames_of_line, header_lines):
-  """Drops the lines that a run wrote after the checkpoint it resumes from."""
-  if not os.path.exists(path):
-    return
-  with open(path) as f:
-    lines = f.readlines()
-  kept = lines[:header_lines]
-  for line in lines[header_lines:]:
-    try:
-      # A line without an end was being written when the run was killed.
-      if line.endswith('\n') and frames_of_line(line) <= frames:
-        kept.append(line)
-    except (ValueError, KeyError):
-      pass
-  if len(kept) != len(lines):
-    with open(path + '.tmp', 'w') as f:
-      f.writelines(kept)
-    os.replace(path + '.tmp', path)
 
 
 def _short(number):
@@ -71,6 +55,12 @@ def progress_text(frames, total_frames, fps, returns, policy_lag):
           f'time left {left}')
 
 
+def _csv_line(values):
+  text = io.StringIO()
+  csv.writer(text, lineterminator='').writerow(values)
+  return text.getvalue()
+
+
 def _summarize(name, value, frames):
   # Arrays, since TensorFlow keeps every Python number it has converted.
   tf.summary.scalar(name, np.array(value, np.float32),
@@ -97,6 +87,9 @@ class Forwarder:
   def write(self, *unused_args):
     """There is nothing to write to."""
 
+  def sync(self):
+    """There is nothing to write to."""
+
   def due(self):
     """Never."""
     return False
@@ -112,15 +105,19 @@ class Reporter:
   """
 
   def __init__(self, logdir, frames, total_frames, interval_secs, level_name):
-    """Opens the files of a run, new or resumed.
+    """Takes up the files of a run, new or resumed; makes none yet.
 
     Args:
       logdir: The run's directory.
-      frames: Environment frames the run has behind it. What the files say of
-        later ones was lost with the run that wrote them, and is dropped.
+      frames: Environment frames of the checkpoint that the run resumes from, 0
+        if it is new. What the files say of later ones was lost with the run
+        that wrote them, and is dropped.
       total_frames: Environment frames the run is to take.
       interval_secs: Seconds between two writes.
       level_name: As in the configuration; a suite's scores are written too.
+
+    Raises:
+      OSError: A file cannot be read, or cut.
     """
     self._total_frames = total_frames
     self._interval = interval_secs
@@ -138,18 +135,16 @@ class Reporter:
     self._start = self._written_time = time.time()
     self._progress = progress.ProgressLine()
 
-    metrics_path = os.path.join(logdir, 'metrics.jsonl')
-    episodes_path = os.path.join(logdir, 'episodes.csv')
-    _keep_until(metrics_path, frames,
-                lambda line: json.loads(line)['frames'], 0)
-    _keep_until(episodes_path, frames,
-                lambda line: int(line.split(',')[0]), 1)
-    self._metrics = open(metrics_path, 'a', buffering=1)
-    self._episodes = open(episodes_path, 'a', buffering=1, newline='')
-    self._episode_writer = csv.writer(self._episodes, lineterminator='\n')
-    if self._episodes.tell() == 0:
-      self._episode_writer.writerow(EPISODE_FIELDS)
-    self._summaries = tf.summary.create_file_writer(logdir)
+    metrics_path = os.path.join(logdir, log_file.METRICS)
+    episodes_path = os.path.join(logdir, log_file.EPISODES)
+    log_file.keep_until(metrics_path, frames, log_lines.frames_of_metrics)
+    log_file.keep_until(
+        episodes_path, frames, log_lines.frames_of_episode, header_lines=1)
+    self._metrics = log_file.LogFile(metrics_path)
+    self._episodes = log_file.LogFile(
+        episodes_path, _csv_line(log_lines.EpisodeLine._fields) + '\n')
+    self._logdir = logdir
+    self._summaries = None
 
   def episode(self, episode):
     """Notes a finished `Episode`."""
@@ -201,11 +196,42 @@ class Reporter:
 
     with self._lock:
       episodes, self._new_episodes = self._new_episodes, []
+    for frames, episode in episodes:
+      self._recent_returns.append(episode.episode_return)
+      self._suite_scores.add(episode)
+      self._episodes.add(_csv_line(
+          (frames, episode.level_name, f'{episode.episode_return:.8g}',
+           episode.episode_frames)))
+    suite = self._suite_scores.compute()
+    metrics.update(suite)
+    if self._steps:
+      # JSON has no word for what is not finite.
+      self._metrics.add(json.dumps({
+          name: value if math.isfinite(value) else None
+          for name, value in metrics.items()}))
+      self._progress.show(progress_text(
+          self._frames, self._total_frames, fps, self._recent_returns,
+          metrics['policy_lag_mean']) + ''.join(
+              f' | {name.replace("_", " ")} {value:.1f} %'
+              for name, value in suite.items()))
+    try:
+      self.sync(to_disk=False)
+      self._write_summaries(metrics, episodes, suite)
+    except (OSError, tf.errors.OpError) as e:
+      logging.warning('The logs cannot be written, what they lack will be '
+                      'written later: %s', errors.first_line(e))
+    self._written_time, self._written_frames = now, self._frames
+    self._sums.clear()
+    self._lag_max = self._steps = 0
+
+  def _write_summaries(self, metrics, episodes, suite):
+    if self._summaries is None:
+      self._summaries = tf.summary.create_file_writer(self._logdir)
     with self._summaries.as_default():
       for frames, episode in episodes:
-        self._write_episode(frames, episode)
-      suite = self._suite_scores.compute()
-      metrics.update(suite)
+        for name in ('episode_return', 'episode_frames'):
+          _summarize(f'{episode.level_name}/{name}', getattr(episode, name),
+                     frames)
       for name, value in metrics.items():
         _summarize(name, value, self._frames)
       for name, released_name in self._released_names.items():
@@ -215,33 +241,26 @@ class Reporter:
         tf.summary.histogram('action', self._actions,
                              step=np.array(self._frames, np.int64))
     self._summaries.flush()
-    if self._steps:
-      # JSON has no word for what is not finite.
-      self._metrics.write(json.dumps({
-          name: value if math.isfinite(value) else None
-          for name, value in metrics.items()}) + '\n')
-      self._progress.show(progress_text(
-          self._frames, self._total_frames, fps, self._recent_returns,
-          metrics['policy_lag_mean']) + ''.join(
-              f' | {name.replace("_", " ")} {value:.1f} %'
-              for name, value in suite.items()))
 
-    self._written_time, self._written_frames = now, self._frames
-    self._sums.clear()
-    self._lag_max = self._steps = 0
+  def sync(self, to_disk=True):
+    """Makes sure that all that `write` took is in the files.
 
-  def _write_episode(self, frames, episode):
-    self._recent_returns.append(episode.episode_return)
-    self._suite_scores.add(episode)
-    self._episode_writer.writerow(
-        (frames, episode.level_name, f'{episode.episode_return:.8g}',
-         episode.episode_frames))
-    for name in ('episode_return', 'episode_frames'):
-      _summarize(f'{episode.level_name}/{name}', getattr(episode, name), frames)
+    Args:
+      to_disk: Whether to wait until the disk has it.
+
+    Raises:
+      OSError: It cannot be written now. Another call tries again.
+    """
+    for file in self._episodes, self._metrics:
+      file.flush(to_disk)
 
   def close(self):
-    """Closes the files. `write` first."""
+    """Ends the progress line, and closes TensorBoard's file. `write` first."""
     self._progress.end()
-    self._metrics.close()
-    self._episodes.close()
-    self._summaries.close()
+    if self._summaries is None:
+      return
+    try:
+      self._summaries.close()
+    except tf.errors.OpError as e:
+      logging.warning('TensorBoard\'s file cannot be written: %s',
+                      errors.first_line(e))

@@ -147,6 +147,7 @@ class Peers:
     for task, other in enumerate(others, 1):
       for name, value in first.items():
         if other.get(name) != value:
+          self.finish()  # All are to hear of it before one is gone.
           raise config_lib.ConfigError(
               f'{name} is {value} at learner 0 and {other.get(name)} at '
               f'learner {task}; all learners need the same.')

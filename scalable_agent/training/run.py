@@ -5,13 +5,18 @@ import math
 import time
 
 from absl import logging
+import numpy as np
 import tensorflow as tf
+import tree
 
 from scalable_agent import staging
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
+from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.assembly import policy as policy_assembly
+from scalable_agent.config import ConfigError
+from scalable_agent.process import errors
 from scalable_agent.process import signals
 from scalable_agent.process import timing
 from scalable_agent.training import actor_threads
@@ -43,6 +48,9 @@ class Run:
                peers=peers_lib.Alone()):
     """Restores the newest checkpoint, and starts all threads.
 
+    Nothing is written before the first batch: a run that gets none leaves the
+    log directory to another.
+
     Args:
       config: A `config.Config`.
       facts: Has `num_actions` and `observation_spec`, as an
@@ -58,19 +66,19 @@ class Run:
     self._config = config
     self._is_one_of_several = peers.strategy is not None
     agent = agent_assembly.create_agent(config, facts)
+    memory_assembly.check(config, agent, facts)
     written_facts = logdir.facts_of(facts)
     peers.check_settings(config, written_facts)
     if peers.is_first:
-      for line in logdir.prepare(config, written_facts):
+      for line in logdir.check(config, written_facts):
         logging.warning('Differs from the run so far: %s', line)
+    self._facts = written_facts
     self.learner = learner_assembly.create_learner(
         config, agent, devices, peers.strategy)
     self._checkpointer = self._restore() if peers.is_first else None
     peers.share_state(self.learner)
-    self.reporter = metrics.Reporter(
-        config.logdir, self.learner.frames, config.total_environment_frames,
-        config.log_interval_secs, config.level_name) if peers.is_first else (
-            metrics.Forwarder())
+    self.reporter = (
+        self._create_reporter() if peers.is_first else metrics.Forwarder())
     self.times = timing.StageTimes()
     self.queue = staging.TrajectoryQueue(config.queue_capacity)
     self._source = learner_assembly.create_source(config, self.queue)
@@ -87,6 +95,8 @@ class Run:
         self.times)
     self._actors.publish(weights, steps)
     self._saved_time = self._waiting_since = time.time()
+    self._has_begun = False
+    self._failed_saves = 0
 
   def _restore(self):
     config = self._config
@@ -95,13 +105,42 @@ class Run:
     path = checkpointer.restore()
     if path:
       logging.info('Resuming from %s', path)
+    else:
+      logdir.check_is_new(config.logdir)
     return checkpointer
+
+  def _create_reporter(self):
+    config = self._config
+    try:
+      return metrics.Reporter(
+          config.logdir, self.learner.frames, config.total_environment_frames,
+          config.log_interval_secs, config.level_name)
+    except OSError as e:
+      raise ConfigError(
+          f'The logs in --logdir={config.logdir} cannot be read and written: '
+          f'{e.filename}: {errors.first_line(e)}.') from e
+
+  def _begin(self):
+    """Makes the log directory this run's.
+
+    A new run has a checkpoint from here on, so that its logs always belong to
+    one.
+    """
+    self._has_begun = True
+    if self._checkpointer:
+      logdir.write(self._config, self._facts)
+      try:
+        self._checkpointer.save()
+      except checkpoint.WRITE_ERRORS as e:
+        raise checkpoint.CheckpointError(
+            f'No checkpoint can be written to --logdir={self._config.logdir}: '
+            f'{errors.first_line(e)}') from e
 
   def next_batch(self, stop, seconds=math.inf):
     """Returns the next batch.
 
     Args:
-      stop: A `threading.Event`.
+      stop: A `signals.Stop`.
       seconds: How long to wait, about.
 
     Returns:
@@ -142,6 +181,8 @@ class Run:
     Returns:
       A dict of floats, see `Learner.step`.
     """
+    if not self._has_begun:
+      self._begin()
     batch, placed = staged
     lags = self.policy_lags(batch)
     with self.times.stage('learner_step'):
@@ -179,13 +220,53 @@ class Run:
         time.time() - self._saved_time >= self._config.save_checkpoint_secs)
 
   def save(self):
-    """Saves a checkpoint, or leaves that to the learner that does."""
-    if self._checkpointer:
-      self._checkpointer.save()
+    """Saves the logs and a checkpoint, or leaves it to the learner that does.
+
+    What cannot be saved now is saved the next time: then the log says why.
+
+    Raises:
+      checkpoint.CheckpointError: It has failed too many times in a row.
+    """
     self._saved_time = time.time()
+    if self._checkpointer and self._has_begun:
+      try:
+        # The logs go first: a run that resumes must find in them whatever its
+        # checkpoint was trained on.
+        self.reporter.sync()
+        self._checkpointer.save()
+        self._failed_saves = 0
+      except checkpoint.WRITE_ERRORS as e:
+        self._note_failed_save(errors.first_line(e))
     if self._is_one_of_several:
       logging.info('Weights at frame %d: %s', self.learner.frames,
                    peers_lib.weights_hash(self.learner.weights()))
+
+  def _note_failed_save(self, reason):
+    config = self._config
+    self._failed_saves += 1
+    text = (f'Frame {self.learner.frames} could not be saved to '
+            f'--logdir={config.logdir}: {reason}. The newest checkpoint is of '
+            f'frame {self._checkpointer.newest_frames}')
+    logging.warning('%s. Failed saves in a row: %d of at most '
+                    '--max_failed_saves=%d.', text, self._failed_saves,
+                    config.max_failed_saves)
+    if self._failed_saves >= config.max_failed_saves:
+      raise checkpoint.CheckpointError(
+          f'{text}. These were --max_failed_saves={config.max_failed_saves} '
+          'failed saves in a row.')
+
+  def save_last(self):
+    """As `save`, for the end: `check_saved` says whether it failed."""
+    with contextlib.suppress(checkpoint.CheckpointError):
+      self.save()
+
+  def check_saved(self):
+    """Raises `checkpoint.CheckpointError` if the last save failed."""
+    if self._failed_saves:
+      raise checkpoint.CheckpointError(
+          f'The last state of the run could not be saved. The same command '
+          f'goes on from frame {self._checkpointer.newest_frames}, once '
+          f'--logdir={self._config.logdir} can be written.')
 
   def report(self):
     """Writes metrics and progress."""
@@ -205,7 +286,8 @@ class Run:
     if self._batched_policy:
       self._batched_policy.close()
     self._actors.close()
-    self.report()
+    if self._has_begun:
+      self.report()
     self.reporter.close()
 
   @property
@@ -218,37 +300,42 @@ class Run:
     self._actors.finish()
 
 
-def train(config, start_actors=actor_threads.start):
-  """Trains until the frames are used up or a signal says stop.
+def train(config, start_actors=actor_threads.start, stop=None):
+  """Trains until the frames are used up, or until it is told to stop.
 
   Args:
     config: A `config.Config`.
     start_actors: A function of the configuration and a `contextlib.ExitStack`
       that returns the environments' facts and the `make_actors` of `Run`.
+    stop: A `signals.Stop`, or None to train to the end.
 
   Raises:
     config.ConfigError: The configuration cannot work, or the log directory is
       another run's.
     environments.PoolError: Environments cannot be made, or died.
-    checkpoint.CheckpointError: There are checkpoints, and all are corrupt.
+    checkpoint.CheckpointError: There are checkpoints and all are damaged, or
+      none can be written.
     peers.PeerError: Another learner failed or is gone.
     TrainingError: Training cannot go on.
   """
+  stop = stop or signals.Stop()
   devices = devices_assembly.choose(config)
   peers = peers_lib.join(config, devices)
+  # TensorFlow takes SIGTERM for itself where it connects learners.
+  stop.listen()
   try:
-    with signals.stop_on_signals('saving and stopping') as stop:
-      with contextlib.ExitStack() as stack:
-        facts, make_actors = start_actors(config, stack)
-        run = Run(config, facts, devices, make_actors, peers)
-        stack.callback(run.save)
-        stack.callback(run.close)
-        logging.info(
-            'Training %s with %s: learner on %s, inference on %s, XLA %s',
-            config.level_name, config.architecture, ', '.join(devices.learner),
-            devices.inference, 'on' if devices.jit_compile_learner else 'off')
-        loop(config, run, peers, stop)
-      peers.finish()
+    with contextlib.ExitStack() as stack:
+      facts, make_actors = start_actors(config, stack)
+      run = Run(config, facts, devices, make_actors, peers)
+      stack.callback(run.save_last)
+      stack.callback(run.close)
+      logging.info(
+          'Training %s with %s: learner on %s, inference on %s, XLA %s',
+          config.level_name, config.architecture, ', '.join(devices.learner),
+          devices.inference, 'on' if devices.jit_compile_learner else 'off')
+      loop(config, run, peers, stop)
+    run.check_saved()
+    peers.finish()
   except tf.errors.OpError as e:
     peers.check(e)
     raise
@@ -261,7 +348,7 @@ def loop(config, run, peers, stop):
     config: A `config.Config`.
     run: A `Run`.
     peers: Of `peers.join`.
-    stop: A `threading.Event` that ends the loop, of all learners.
+    stop: A `signals.Stop` that ends the loop, of all learners.
 
   Raises:
     peers.PeerError: Another learner failed or is gone.
@@ -285,11 +372,12 @@ def loop(config, run, peers, stop):
     if not verdict.trains:
       continue
     logs = run.train_on(staged)
-    staged = None
     skipped_in_a_row = skipped_in_a_row + 1 if logs['skipped'] else 0
     if skipped_in_a_row >= MAX_SKIPPED_UPDATES:
-      raise TrainingError(_not_finite(config, skipped_in_a_row))
-    if verdict.due.report:
+      raise TrainingError(_not_finite(config, skipped_in_a_row, staged[0]))
+    staged = None
+    # What is saved is in the logs before.
+    if verdict.due.report or verdict.due.save:
       peers.share_episodes(run.reporter)
       run.report()
     if verdict.due.save:
@@ -300,11 +388,35 @@ def loop(config, run, peers, stop):
     run.finish()
 
 
-def _not_finite(config, num_updates):
-  return (
-      f'The gradients of {num_updates} updates in a row were not finite. The '
-      'weights as they are, finite but perhaps useless, are saved in '
+def _not_finite(config, num_updates, batch):
+  what = f'The gradients of {num_updates} updates in a row were not finite. '
+  where = (
+      'The weights as they are, finite but perhaps useless, are saved in '
       f'{config.logdir}; move that checkpoint away to resume from the one '
-      'before it, with a smaller --learning_rate than '
-      f'{config.learning_rate:g} or a larger --epsilon than '
-      f'{config.epsilon:g}.')
+      'before it')
+  levels = levels_with_nan(batch)
+  if levels:
+    return (f'{what}Rewards or observations of {", ".join(levels)} are not '
+            f'finite (NaN or infinite): correct the environment. {where}.')
+  return (f'{what}{where}, with a smaller --learning_rate than '
+          f'{config.learning_rate:g} or a larger --epsilon than '
+          f'{config.epsilon:g}.')
+
+
+def levels_with_nan(batch):
+  """Returns the levels with rewards or observations that are not finite.
+
+  Args:
+    batch: A `Batch`.
+
+  Returns:
+    A sorted list of level names, each once.
+  """
+  outputs = batch.unrolls.env_outputs
+  finite = np.ones(len(batch.unrolls.level_name), bool)
+  for values in tree.flatten((outputs.reward, outputs.observation)):
+    if np.issubdtype(values.dtype, np.floating):
+      axes = tuple(axis for axis in range(values.ndim) if axis != 1)
+      finite &= np.isfinite(values).all(axis=axes)
+  return sorted({name for name, is_finite in zip(
+      batch.unrolls.level_name, finite) if not is_finite})

@@ -39,7 +39,7 @@ from tests.config.command_line import resolve
     ('replay_proportion', (-.25, 1., 2., 'nan', .51, .999999999999), .5),
     *[(name, (0, -1., 'nan'), .1) for name in (
         'epsilon', 'log_interval_secs', 'save_checkpoint_secs',
-        'batch_timeout_secs')],
+        'batch_timeout_secs', 'environment_timeout_secs')],
     ('epsilon', ('inf',), .1),
     ('seed', (-1, -3, 2_000_000_001, 2**31 - 1, 3_000_000_000), 0),
     ('seed', (10**30,), 2_000_000_000),
@@ -64,7 +64,7 @@ def test_every_check_of_a_single_value_is_made():
   for name, declared in config_lib.SETTINGS.items():
     if declared.check is None:
       continue
-    value = 'no/torso' if declared.type is str else declared.type(-1e9)
+    value = 'no/torso[' if declared.type is str else declared.type(-1e9)
     assert not declared.check.holds(value)
     assert message_of(level_name='pong', **{name: value}) == (
         f'--{name}={value} cannot work: {declared.check.expected}.')

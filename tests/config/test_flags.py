@@ -22,7 +22,8 @@ _DEFAULTS = dict(
     architecture='impala', entropy_cost=.00025, baseline_cost=.5,
     discounting=.99, reward_clipping='abs_one', clip_rho_threshold=1.,
     clip_pg_rho_threshold=1., vtrace_lambda=1., replay_proportion=0.,
-    replay_capacity=10_000, dataset_path='', level_cache_dir='',
+    replay_capacity=10_000, environment_timeout_secs=600., dataset_path='',
+    level_cache_dir='',
     level_name='explore_goal_locations_small', width=96, height=72,
     full_action_set=False, network='deep', use_lstm=True, precision='float32',
     learning_rate=.00048, decay=.99, momentum=0., epsilon=.1,
@@ -31,7 +32,7 @@ _DEFAULTS = dict(
     environment_threads=0, inference_minimum_batch_size=1,
     inference_maximum_batch_size=1024, inference_timeout_ms=100,
     queue_capacity=0, save_checkpoint_secs=120., keep_checkpoints=3,
-    log_interval_secs=10., batch_timeout_secs=600.)
+    max_failed_saves=10, log_interval_secs=10., batch_timeout_secs=600.)
 _CHOICES = dict(
     mode=['train', 'test'], job_name=['learner', 'actor'],
     inference=['actor', 'learner'],

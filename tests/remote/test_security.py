@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import ipaddress
 import logging as python_logging
+import os
 import socket
 import threading
 
@@ -191,17 +192,21 @@ def test_token_opens_and_is_not_logged(caplog):
 # -- TLS ----------------------------------------------------------------------
 
 
+# Hours from now, from when to when a certificate is valid.
+_PRESENT, _PAST, _FUTURE = (-1, 1), (-2, -1), (1, 2)
+
+
 class Authority:
   """Signs certificates."""
 
-  def __init__(self, name):
+  def __init__(self, name, hours=_PRESENT):
     self._key = ec.generate_private_key(ec.SECP256R1())
     self._name = x509.Name([x509.NameAttribute(
         x509.NameOID.COMMON_NAME, name)])
-    self._certificate = self._sign(self._name, self._key, is_authority=True)
+    self._certificate = self._sign(self._name, self._key, True, hours)
     self.pem = self._certificate.public_bytes(serialization.Encoding.PEM)
 
-  def _sign(self, name, key, is_authority):
+  def _sign(self, name, key, is_authority, hours):
     now = datetime.datetime.now(datetime.timezone.utc)
     names = [x509.DNSName('localhost'),
              x509.IPAddress(ipaddress.ip_address('127.0.0.1'))]
@@ -209,17 +214,17 @@ class Authority:
             .subject_name(name).issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(hours=1))
+            .not_valid_before(now + datetime.timedelta(hours=hours[0]))
+            .not_valid_after(now + datetime.timedelta(hours=hours[1]))
             .add_extension(x509.SubjectAlternativeName(names), False)
             .add_extension(x509.BasicConstraints(is_authority, None), True)
             .sign(self._key, hashes.SHA256()))
 
-  def issue(self, name):
+  def issue(self, name, hours=_PRESENT):
     """Returns key and certificate, PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = self._sign(x509.Name([x509.NameAttribute(
-        x509.NameOID.COMMON_NAME, name)]), key, is_authority=False)
+        x509.NameOID.COMMON_NAME, name)]), key, False, hours)
     return (key.private_bytes(serialization.Encoding.PEM,
                               serialization.PrivateFormat.PKCS8,
                               serialization.NoEncryption()),
@@ -236,8 +241,8 @@ def stranger():
   return Authority('theirs')
 
 
-def _tls(authority, name, ca, token=b''):
-  key, certificate = authority.issue(name) if authority else (b'', b'')
+def _tls(authority, name, ca, token=b'', hours=_PRESENT):
+  key, certificate = authority.issue(name, hours) if authority else (b'', b'')
   return security_lib.Security(token, key, certificate, ca)
 
 
@@ -317,6 +322,37 @@ def test_an_actor_with_tls_does_not_talk_in_plain_text(authority, short_waits):
     assert 'does not use TLS' in text
 
 
+@pytest.mark.parametrize('hours, expected', [
+    (_PAST, 'its certificate, or one that signed it, has expired'),
+    (_FUTURE, 'is not valid yet, or the clock of this machine is wrong')])
+def test_an_actor_says_that_the_learners_certificate_is_not_valid_today(
+    hours, expected, authority, short_waits):
+  with remote_parts.Learner(
+      security=_tls(authority, 'learner', b'', hours=hours)) as learner:
+    text = _refusal(learner, _tls(None, '', authority.pem))
+  assert expected in text and 'not signed' not in text
+
+
+def test_an_actor_says_that_another_authority_of_this_name_signed(
+    authority, short_waits):
+  impostor = Authority('ours')
+  with remote_parts.Learner(
+      security=_tls(impostor, 'learner', b'')) as learner:
+    text = _refusal(learner, _tls(None, '', authority.pem))
+  assert 'not signed by --tls_ca' in text
+
+
+def test_a_failure_without_a_reason_is_explained_too():
+  """As some versions of gRPC report it."""
+  explain = security_lib.explain_failure
+  text = 'Ssl handshake failed: OPENSSL_internal:CERTIFICATE_VERIFY_FAILED'
+  assert explain(text) == (
+      'its certificate is not signed by --tls_ca, or has expired', '')
+  assert explain(text + ': unable to get local issuer certificate') == (
+      'its certificate is not signed by --tls_ca', '')
+  assert explain('connection refused') == ('', '')
+
+
 def _write(tmp_path, name, content):
   path = tmp_path / name
   path.write_bytes(content)
@@ -355,6 +391,48 @@ def test_load_refuses_tls(authority, tmp_path):
       security_lib.load('', *arguments)
     assert what in str(e.value)
     assert '\n' not in str(e.value)
+
+
+@pytest.mark.parametrize('hours, expected', [
+    (_PAST, ' expired on '), (_FUTURE, ' is not valid before ')])
+def test_load_refuses_certificates_that_are_not_valid_today(
+    hours, expected, authority, tmp_path):
+  """Of learner and actor; one valid authority is enough."""
+  past = Authority('ours', hours)
+  cert, key, ca, both = [
+      _write(tmp_path, name, content) for name, content in zip(
+          ('cert', 'key', 'ca', 'both'),
+          (*reversed(authority.issue('learner', hours)), past.pem,
+           past.pem + authority.pem))]
+  for arguments, flag in (((cert, key, ''), f'--tls_cert={cert}'),
+                          (('', '', ca), f'--tls_ca={ca}')):
+    with pytest.raises(security_lib.SecurityError) as e:
+      security_lib.load('', *arguments)
+    assert str(e.value).startswith(flag + expected)
+    assert '\n' not in str(e.value)
+  security_lib.load('', '', '', both)
+
+
+@pytest.mark.parametrize('mode, is_private', [
+    (0o600, True), (0o400, True), (0o700, True), (0o640, False),
+    (0o604, False), (0o620, False), (0o602, False), (0o666, False)])
+def test_load_warns_of_secrets_that_others_can_read(
+    mode, is_private, authority, tmp_path, caplog):
+  directory = tmp_path / 'with space'
+  directory.mkdir()
+  key, cert = authority.issue('learner')
+  token, key, cert = [_write(directory, *pair) for pair in (
+      ('token', _TOKEN), ('key', key), ('cert', cert))]
+  for path in (token, key):
+    os.chmod(path, mode)
+  os.chmod(cert, 0o644)
+  assert security_lib.load(token, cert, key, '').token == _TOKEN
+  expected = [] if is_private else [
+      f'--{flag}={path} is a secret that others on this machine may read or '
+      f"write (mode {mode:o}). Keep it to yourself: chmod 600 '{path}'"
+      for flag, path in (('auth_token_file', token), ('tls_key', key))]
+  assert caplog.messages == expected
+  assert _TOKEN.decode() not in caplog.text
 
 
 def test_garbage_on_the_port_hurts_nobody():

@@ -2,13 +2,14 @@
 
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import time
 
 import psutil
 import pytest
+
+from scalable_agent.training import checkpoint_files
 
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 _TIMEOUT_SECONDS = 300.
@@ -42,12 +43,7 @@ def _contents(directory):
 
 
 def _frames(directory):
-  """Those of the newest checkpoint, which counts once `checkpoint` names it."""
-  try:
-    text = (directory / 'checkpoint').read_text()
-  except FileNotFoundError:
-    return 0
-  return int(re.match('model_checkpoint_path: "ckpt-([0-9]+)"', text)[1])
+  return checkpoint_files.newest_frames(str(directory))
 
 
 def test_killed_and_run_again_it_finishes_the_rest(tmp_path):
@@ -89,8 +85,7 @@ def test_killed_and_run_again_it_finishes_the_rest(tmp_path):
 def test_a_game_that_crashes_is_reported(tmp_path):
   """With what it said last, after two more tries; the others run."""
   (tmp_path / 'pong').mkdir()
-  (tmp_path / 'pong' / 'checkpoint').write_text(
-      'model_checkpoint_path: "ckpt-8"\n')
+  (tmp_path / 'pong' / 'ckpt-8.index').touch()
   code, output, errors = _run(
       tmp_path, '--games=pong', '--mode=test', '--test_num_episodes=1',
       '--parallel=2')
@@ -122,8 +117,7 @@ def test_errors_are_one_line(tmp_path, arguments, expected):
 def test_slurm_runs_a_task_for_each_game_that_is_not_done(tmp_path):
   """The script, run as SLURM would, starts this program for its game."""
   (tmp_path / 'pong').mkdir()
-  (tmp_path / 'pong' / 'checkpoint').write_text(
-      'model_checkpoint_path: "ckpt-100"\n')
+  (tmp_path / 'pong' / 'ckpt-100.index').touch()
   sbatch = tmp_path / 'sbatch'
   sbatch.write_text(f'#!/bin/bash\nexec /bin/cat > {tmp_path}/submitted\n')
   sbatch.chmod(0o755)

@@ -1,13 +1,15 @@
 """Runs as processes: how many at a time, crashes, stops, and locks."""
 
 import os
-import threading
 import time
 import types
 
 import pytest
 
+from scalable_agent.process import locks
+from scalable_agent.process import signals
 from scalable_agent.sweeps import run_processes
+from scalable_agent.training import logdir as logdir_lib
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -36,7 +38,7 @@ def _starts(run):
 def _run(runs, parallel=1, stop=None, **kwargs):
   changes = []
   run_processes.run_all(
-      runs, parallel, stop or threading.Event(),
+      runs, parallel, stop or signals.Stop(),
       lambda run: changes.append((run.name, run.state)), **kwargs)
   return changes
 
@@ -92,7 +94,7 @@ def test_stop_lets_runs_save(tmp_path):
   runs = [_make_run(tmp_path, script.format('true'), 'a'),
           _make_run(tmp_path, script.format(_SUCCEED), 'b'),
           _make_run(tmp_path, _SUCCEED, 'c')]
-  stop = threading.Event()
+  stop = signals.Stop()
 
   def stop_when_both_are_ready():
     if all((tmp_path / name / 'ready').exists() for name in 'ab'):
@@ -138,17 +140,34 @@ def test_a_run_whose_other_process_died_goes_on(tmp_path):
 # -- What a log directory says ------------------------------------------------
 
 
-def test_checkpoint_frames(tmp_path):
-  assert run_processes.checkpoint_frames(tmp_path) == 0
-  (tmp_path / 'checkpoint').write_text(
-      'model_checkpoint_path: "ckpt-2560"\n'
-      'all_model_checkpoint_paths: "ckpt-1280"\n'
-      'all_model_checkpoint_paths: "ckpt-2560"\n')
-  assert run_processes.checkpoint_frames(tmp_path) == 2560
+def _write_checkpoint(logdir, frames):
+  (logdir / f'ckpt-{frames}.index').touch()
+
+
+def test_is_trained(tmp_path):
+  """By the checkpoints that are there, whatever is noted of them."""
   config = types.SimpleNamespace(logdir=tmp_path, total_environment_frames=2560)
+  assert not run_processes.is_trained(config)
+  _write_checkpoint(tmp_path, 2560)
+  _write_checkpoint(tmp_path, 1280)
+  (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "ckpt-1280"\n')
   assert run_processes.is_trained(config)
   config.total_environment_frames += 1
   assert not run_processes.is_trained(config)
+
+
+def test_a_run_that_trains_elsewhere_is_waited_for(tmp_path):
+  """Also one that somebody has started by hand."""
+  run = _make_run(tmp_path, _SUCCEED)
+  lock = locks.acquire(os.path.join(run.logdir, logdir_lib.LOCK_FILE))
+  run.start()
+  assert run.state == 'elsewhere'
+  run.poll()
+  assert run.state == 'elsewhere'
+  os.close(lock)
+  run.poll()
+  assert run.state == 'waiting'
+  assert _starts(run) == 0
 
 
 @pytest.mark.parametrize('text, expected', [
@@ -160,7 +179,7 @@ def test_is_tested(tmp_path, text, expected):
   config = types.SimpleNamespace(
       logdir=tmp_path, level_name='pong', test_num_episodes=10)
   assert not run_processes.is_tested(config)
-  (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "ckpt-80"\n')
+  _write_checkpoint(tmp_path, 80)
   (tmp_path / 'test_scores.json').write_text(text)
   assert run_processes.is_tested(config) == expected
 

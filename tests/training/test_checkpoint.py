@@ -1,8 +1,10 @@
 """Checkpoints of a learner: whole, corrupt, and of others."""
 
+import collections
 import glob
 import logging as python_logging
 import os
+import resource
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import tree
 from scalable_agent import networks
 from scalable_agent.environments import ArraySpec
 from scalable_agent.training import checkpoint
+from scalable_agent.training import checkpoint_files
 from tests import learners
 
 _NUM_ACTIONS = learners.NUM_ACTIONS
@@ -42,6 +45,7 @@ def _state(learner):
 def _train_and_save(logdir, num_saves, keep=3):
   """Saves after each of some updates; returns the state at each save."""
   learner = _make_learner()
+  os.makedirs(logdir, exist_ok=True)
   checkpointer = checkpoint.Checkpointer(str(logdir), learner, '{"a": 1}', keep)
   states = []
   for i in range(num_saves):
@@ -184,6 +188,150 @@ def test_checkpoint_that_lacks_something(tmp_path):
   tf.train.CheckpointManager(without_slots, str(tmp_path), 3).save()
   with pytest.raises(checkpoint.CheckpointError):
     _restore(tmp_path)
+
+
+@pytest.mark.parametrize('content', [
+    None, b'', b'\0' * 300, b'model_checkpoint_path: "ckp', b'\xff{}\n',
+    b'model_checkpoint_path: "ckpt-80"\n', b'model_checkpoint_path: 7\n'])
+def test_the_file_called_checkpoint_decides_nothing(tmp_path, content):
+  """It may be gone, damaged, or name another checkpoint."""
+  states = _train_and_save(tmp_path, 2)
+  if content is None:
+    os.remove(tmp_path / 'checkpoint')
+  else:
+    (tmp_path / 'checkpoint').write_bytes(content)
+  learner, path = _restore(tmp_path)
+  assert path.endswith('-160')
+  _assert_equal(_state(learner), states[-1])
+  checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '')
+  _step(learner, _batch(4))
+  assert checkpointer.save().endswith('-240')
+  assert tf.train.latest_checkpoint(str(tmp_path)).endswith('-240')
+
+
+def test_any_damage_gives_the_newest_whole_checkpoint(tmp_path):
+  """Or an error, if there is none; never another state, never a new start."""
+  logdir = tmp_path / 'run'
+  states = _train_and_save(logdir, 2)
+  by_frames = {80: states[0], 160: states[1]}
+  learner = _make_learner()
+  random = np.random.default_rng(1)
+  names = sorted(os.listdir(logdir))
+  contents = {name: (logdir / name).read_bytes() for name in names}
+  restored = collections.Counter()
+  for _ in range(60):
+    damaged = random.choice(names, random.integers(1, 5), replace=False)
+    for name, content in contents.items():
+      (logdir / name).write_bytes(content)
+    for name in damaged:
+      _damage(logdir / name, random)
+    whole = [frames for frames in by_frames if not any(
+        name.startswith(f'ckpt-{frames}.') for name in damaged)]
+    try:
+      path = checkpoint.Checkpointer(str(logdir), learner, '').restore()
+    except checkpoint.CheckpointError:
+      assert not whole, damaged
+      restored['none'] += 1
+      continue
+    # A bit in what TensorFlow does not read may have been hit.
+    assert path and learner.frames >= max(whole, default=0), damaged
+    _assert_equal(_state(learner), by_frames[learner.frames])
+    restored[learner.frames] += 1
+  assert min(restored['none'], restored[80], restored[160]) >= 5, restored
+
+
+def _damage(path, random):
+  content = bytearray(path.read_bytes())
+  kind = random.integers(5)
+  if kind == 0:
+    os.remove(path)
+    return
+  if kind == 1:
+    content = content[:random.integers(len(content))]
+  elif kind == 2:
+    content = bytes(len(content))
+  elif kind == 3:
+    content = b''
+  else:
+    for _ in range(random.integers(1, 20)):
+      content[random.integers(len(content))] ^= 1 << random.integers(8)
+  path.write_bytes(content)
+
+
+def test_damaged_checkpoints_are_set_aside(tmp_path):
+  """What goes on from an older one must not be older than a damaged one."""
+  _train_and_save(tmp_path, 3)
+  for path in _data_files(tmp_path)[1:]:
+    _flip_bytes(path)
+  learner = _make_learner(seed=99)
+  checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '', keep=2)
+  checkpointer.restore()
+  _step(learner, _batch(5))  # On to the frames of a damaged one.
+  checkpointer.save()
+  assert sorted(path.name for path in tmp_path.glob('*ckpt*.index')) == [
+      'ckpt-160.index', 'ckpt-80.index', 'damaged-ckpt-160.index',
+      'damaged-ckpt-240.index']
+  restored, path = _restore(tmp_path)
+  assert path.endswith('-160')
+  _assert_equal(_state(restored), _state(learner))
+
+
+@pytest.mark.parametrize('fail', ['mkdir', 'fsync', 'replace'])
+def test_a_save_that_fails_leaves_all_as_it_was(tmp_path, monkeypatch, fail):
+  """The next one, when there is room again, succeeds."""
+  states = _train_and_save(tmp_path, 2)
+  learner, _ = _restore(tmp_path)
+  before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+  checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '')
+  _step(learner, _batch(3))
+
+  def raise_error(*unused_args):
+    raise OSError(28, 'No space left on device')
+
+  with monkeypatch.context() as patch:
+    patch.setattr(os, fail, raise_error)
+    for _ in range(2):
+      with pytest.raises(checkpoint.WRITE_ERRORS):
+        checkpointer.save()
+  assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+  other, _ = _restore(tmp_path)
+  _assert_equal(_state(other), states[-1])
+  assert checkpointer.save().endswith('-240')
+  other, _ = _restore(tmp_path)
+  _assert_equal(_state(other), _state(learner))
+
+
+def test_tensorflow_that_cannot_write_is_such_a_failure(tmp_path):
+  """Its own errors are among those that a save may raise."""
+  learner = _make_learner()
+  checkpointer = checkpoint.Checkpointer(
+      str(tmp_path / 'gone'), learner, '')
+  with pytest.raises(checkpoint.WRITE_ERRORS):
+    checkpointer.save()
+  soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+  try:
+    with pytest.raises(checkpoint.WRITE_ERRORS):
+      checkpoint.Checkpointer(str(tmp_path), learner, '').save()
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+  assert list(tmp_path.iterdir()) == []
+
+
+def test_a_save_that_was_killed_while_it_moved_the_files_is_finished(tmp_path):
+  """Or removed, if it had not begun to."""
+  states = _train_and_save(tmp_path, 2)
+  for frames in 80, 160:
+    directory = tmp_path / f'ckpt-{frames}_temp'
+    directory.mkdir()
+    for path in tmp_path.glob(f'ckpt-{frames}.*'):
+      if frames == 80 or path.suffix == '.index':
+        path.rename(directory / path.name)
+  checkpoint_files.clean_up(str(tmp_path))
+  learner, path = _restore(tmp_path)
+  assert path.endswith('-160')
+  _assert_equal(_state(learner), states[-1])
+  assert not list(tmp_path.glob('*_temp')) and not list(tmp_path.glob('*-80*'))
 
 
 @pytest.mark.parametrize('keep', [1, 2])

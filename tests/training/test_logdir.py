@@ -2,7 +2,11 @@
 
 import dataclasses
 import json
+import logging
 import os
+import signal
+import subprocess
+import sys
 
 from absl import flags
 from absl.testing import flagsaver
@@ -30,15 +34,26 @@ def _written(config):
     return f.read()
 
 
-def test_prepare_writes_values_and_facts(tmp_path):
+def _prepare(config, facts):
+  """What a run does until it has its first checkpoint."""
+  with logdir_lib.claim(config):
+    changed = logdir_lib.check(config, facts)
+    logdir_lib.write(config, facts)
+    with open(os.path.join(config.logdir, 'ckpt-0.index'), 'w'):
+      pass
+  return changed
+
+
+def test_write_keeps_values_and_facts(tmp_path):
   config = _config(tmp_path)
-  assert logdir_lib.prepare(config, _FACTS) == []
-  assert os.listdir(config.logdir) == ['config.json']
+  assert _prepare(config, _FACTS) == []
+  assert sorted(os.listdir(config.logdir)) == [
+      'ckpt-0.index', 'config.json']
   assert json.loads(_written(config)) == dict(
       dataclasses.asdict(config), num_actions=6,
       observation_shapes=[[84, 84, 4]])
   # The same run again finds nothing different, tuples in JSON or not.
-  assert logdir_lib.prepare(config, _FACTS) == []
+  assert _prepare(config, _FACTS) == []
 
 
 @pytest.mark.parametrize('name, before, now', [
@@ -54,10 +69,10 @@ def test_prepare_writes_values_and_facts(tmp_path):
 def test_another_run_is_refused(tmp_path, name, before, now):
   """What decides on the weights' meaning has to stay; nothing is written."""
   first = _config(tmp_path, **{name: before})
-  logdir_lib.prepare(first, _FACTS)
+  _prepare(first, _FACTS)
   written = _written(first)
   second = _config(tmp_path, **{name: now})
-  for function in logdir_lib.prepare, logdir_lib.check:
+  for function in _prepare, logdir_lib.check:
     with pytest.raises(config_lib.ConfigError) as caught:
       function(second, _FACTS)
     message = str(caught.value)
@@ -65,7 +80,98 @@ def test_another_run_is_refused(tmp_path, name, before, now):
     assert 'suite=' in message or (
         f'{name}={before}' in message and f'{name}={now}' in message)
   assert _written(first) == written
-  assert os.listdir(first.logdir) == ['config.json']
+  assert sorted(os.listdir(first.logdir)) == [
+      'ckpt-0.index', 'config.json']
+
+
+def test_a_run_without_a_checkpoint_lays_no_claim(tmp_path):
+  """Such as one whose environments failed before their first step."""
+  first = _config(tmp_path)
+  with logdir_lib.claim(first):
+    logdir_lib.write(first, _FACTS)
+  second = _config(tmp_path, level_name='gym:CartPole-v1')
+  with logdir_lib.claim(second):
+    assert logdir_lib.check(second, dict(_FACTS, num_actions=2)) == []
+
+
+def test_two_runs_cannot_claim_a_directory(tmp_path):
+  """The second is told who has it; test mode needs no claim."""
+  config = _config(tmp_path)
+  with logdir_lib.claim(config):
+    with pytest.raises(config_lib.ConfigError) as caught:
+      with logdir_lib.claim(config):
+        pass
+    logdir_lib.check(config, _FACTS)
+  assert str(caught.value).startswith(f'--logdir={config.logdir} is in use: '
+                                      f'process {os.getpid()} on ')
+  assert '\n' not in str(caught.value)
+  with logdir_lib.claim(config):
+    pass
+
+
+def test_the_claim_ends_with_its_process(tmp_path):
+  """However it ends, and whatever it has started."""
+  config = _config(tmp_path)
+  os.makedirs(config.logdir)
+  path = os.path.join(config.logdir, logdir_lib.LOCK_FILE)
+  code = ('import subprocess, sys, time\n'
+          'from scalable_agent.process import locks\n'
+          f'locks.acquire({path!r}, "somebody")\n'
+          'child = subprocess.Popen(["sleep", "100"])\n'
+          'print(child.pid, flush=True)\n'
+          'time.sleep(100)\n')
+  with subprocess.Popen([sys.executable, '-c', code],
+                        stdout=subprocess.PIPE) as process:
+    child = int(process.stdout.readline())
+    try:
+      with pytest.raises(config_lib.ConfigError, match='somebody trains there'):
+        with logdir_lib.claim(config):
+          pass
+      process.kill()
+      process.wait()
+      with logdir_lib.claim(config):
+        pass
+    finally:
+      process.kill()
+      os.kill(child, signal.SIGKILL)
+
+
+def test_a_claim_clears_away_what_the_killed_left(tmp_path):
+  config = _config(tmp_path)
+  temporary = os.path.join(config.logdir, 'ckpt-80_temp')
+  os.makedirs(temporary)
+  leftovers = [os.path.join(temporary, 'part-00000-of-00001.data'),
+               os.path.join(config.logdir, 'metrics.jsonl.tmp')]
+  for path in leftovers:
+    with open(path, 'w') as f:
+      f.write('half')
+  with logdir_lib.claim(config):
+    assert os.listdir(config.logdir) == ['lock']
+
+
+@pytest.mark.parametrize('name, content, is_new', [
+    ('metrics.jsonl', '', True), ('metrics.jsonl', '{"frames": 80}\n', False),
+    ('episodes.csv', 'frames,level,episode_return,episode_frames\n', True),
+    ('episodes.csv', 'frames,level,episode_return,episode_frames\n8,a,1,4\n',
+     False)])
+def test_logs_without_a_checkpoint_are_refused(tmp_path, name, content, is_new):
+  """They would be cut to nothing."""
+  (tmp_path / name).write_text(content)
+  if is_new:
+    logdir_lib.check_is_new(str(tmp_path))
+    return
+  with pytest.raises(config_lib.ConfigError, match=name):
+    logdir_lib.check_is_new(str(tmp_path))
+  assert (tmp_path / name).read_text() == content
+
+
+def test_a_directory_for_everybody_is_warned_of(tmp_path, caplog):
+  config = _config(tmp_path, logdir=tmp_path)
+  for mode, count in (0o755, 0), (0o777, 1):
+    tmp_path.chmod(mode)
+    with caplog.at_level(logging.WARNING), logdir_lib.claim(config):
+      pass
+    assert caplog.text.count('can be written by everybody') == count
 
 
 @pytest.mark.parametrize('facts', [
@@ -73,9 +179,9 @@ def test_another_run_is_refused(tmp_path, name, before, now):
     dict(_FACTS, observation_shapes=[(84, 84, 1)])])
 def test_environments_that_changed_are_refused(tmp_path, facts):
   config = _config(tmp_path)
-  logdir_lib.prepare(config, _FACTS)
+  _prepare(config, _FACTS)
   with pytest.raises(config_lib.ConfigError, match='holds a run with'):
-    logdir_lib.prepare(config, facts)
+    _prepare(config, facts)
 
 
 def test_identity_is_tested():
@@ -85,9 +191,9 @@ def test_identity_is_tested():
 
 
 def test_harmless_changes_are_told_and_written(tmp_path):
-  logdir_lib.prepare(_config(tmp_path), _FACTS)
+  _prepare(_config(tmp_path), _FACTS)
   changed = _config(tmp_path, learning_rate=.1, num_actors=8)
-  for function in logdir_lib.check, logdir_lib.prepare:
+  for function in logdir_lib.check, _prepare:
     assert sorted(function(changed, _FACTS)) == [
         'learning_rate was 0.0006, is now 0.1',
         'num_actors was 32, is now 8']
@@ -97,20 +203,20 @@ def test_harmless_changes_are_told_and_written(tmp_path):
 
 def test_mode_and_the_spelling_of_the_logdir_may_differ(tmp_path):
   config = _config(tmp_path)
-  logdir_lib.prepare(config, _FACTS)
+  _prepare(config, _FACTS)
   again = _config(tmp_path, mode='test', logdir=config.logdir + '/../run')
   assert logdir_lib.check(again, _FACTS) == []
 
 
 def test_fields_of_other_versions_are_ignored(tmp_path):
   config = _config(tmp_path)
-  logdir_lib.prepare(config, _FACTS)
+  _prepare(config, _FACTS)
   found = json.loads(_written(config))
   del found['vtrace_lambda']
   found['of_the_future'] = 1
   with open(os.path.join(config.logdir, 'config.json'), 'w') as f:
     json.dump(found, f)
-  assert logdir_lib.prepare(config, _FACTS) == []
+  assert _prepare(config, _FACTS) == []
 
 
 def test_check_writes_nothing(tmp_path):
@@ -126,8 +232,10 @@ def test_a_broken_config_json_is_named_and_left(tmp_path):
   for content in '{"level_name": ', '[]', 'null':
     with open(path, 'w') as f:
       f.write(content)
+    with open(os.path.join(config.logdir, 'ckpt-0.index'), 'w'):
+      pass
     with pytest.raises(config_lib.ConfigError) as caught:
-      logdir_lib.prepare(config, _FACTS)
+      _prepare(config, _FACTS)
     assert path in str(caught.value) and '\n' not in str(caught.value)
     assert _written(config) == content
 
@@ -137,7 +245,7 @@ def test_a_directory_that_cannot_be_is_named(tmp_path, logdir):
   (tmp_path / 'file').write_text('here')
   config = _config(tmp_path, logdir=tmp_path / logdir)
   with pytest.raises(config_lib.ConfigError) as caught:
-    logdir_lib.prepare(config, _FACTS)
+    _prepare(config, _FACTS)
   assert f'--logdir={config.logdir} cannot be written' in str(caught.value)
   assert (tmp_path / 'file').read_text() == 'here'
 
@@ -145,7 +253,7 @@ def test_a_directory_that_cannot_be_is_named(tmp_path, logdir):
 def test_a_config_json_is_whole_at_any_time(tmp_path, monkeypatch):
   """A crash before the renaming leaves the old file."""
   config = _config(tmp_path)
-  logdir_lib.prepare(config, _FACTS)
+  _prepare(config, _FACTS)
   before = _written(config)
 
   def fail(*unused_args):
@@ -153,5 +261,5 @@ def test_a_config_json_is_whole_at_any_time(tmp_path, monkeypatch):
 
   monkeypatch.setattr(os, 'replace', fail)
   with pytest.raises(config_lib.ConfigError, match='No space left on device'):
-    logdir_lib.prepare(_config(tmp_path, learning_rate=.1), _FACTS)
+    _prepare(_config(tmp_path, learning_rate=.1), _FACTS)
   assert _written(config) == before

@@ -1,7 +1,8 @@
-"""The parts of a run, connected: who acts with which weights."""
+"""The parts of a run, connected: who acts with which weights, what is saved."""
 
 import functools
-import threading
+import json
+import os
 
 from absl import flags
 from absl.testing import flagsaver
@@ -9,11 +10,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from scalable_agent import environments
 from scalable_agent import experiment
 from scalable_agent import suites
+from scalable_agent import trajectories
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
+from scalable_agent.process import signals
 from scalable_agent.training import actor_threads
+from scalable_agent.training import checkpoint
+from scalable_agent.training import checkpoint_files
 from scalable_agent.training import run as run_lib
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -21,15 +27,14 @@ pytestmark = pytest.mark.usefixtures('bounded')
 _DEVICES = devices_lib.Devices(['/cpu:0'], '/cpu:0', False, False)
 
 
-def _largest_log_rho(logdir, architecture, use_lstm, num_steps=6):
-  """Of all actions of some batches, against the weights they are to train."""
+def _make_run(logdir, *arguments):
+  """Returns a `Run` of tiny synthetic environments, and its agent."""
   with flagsaver.flagsaver():
     flags.FLAGS([
         'experiment', '--level_name=synthetic:step_ms=0,size=3,episode_steps=7',
-        f'--logdir={logdir}', f'--architecture={architecture}',
-        '--network=vector', f'--use_lstm={use_lstm}', '--unroll_length=5',
+        f'--logdir={logdir}', '--network=vector', '--unroll_length=5',
         '--batch_size=6', '--num_actors=6', '--environment_threads=2',
-        '--learning_rate=0.1'])
+        *arguments])
     config = experiment.config_from_flags()
   pools = suites.make_pools(
       config, suites.choose_layout(config, config.num_actors), config.seed)
@@ -37,10 +42,18 @@ def _largest_log_rho(logdir, architecture, use_lstm, num_steps=6):
   run = run_lib.Run(
       config, pools[0], _DEVICES,
       functools.partial(actor_threads.ActorThreads, config, pools))
+  return run, agent
+
+
+def _largest_log_rho(logdir, architecture, use_lstm, num_steps=6):
+  """Of all actions of some batches, against the weights they are to train."""
+  run, agent = _make_run(
+      logdir, f'--architecture={architecture}', f'--use_lstm={use_lstm}',
+      '--learning_rate=0.1')
   largest = 0.
   try:
     for _ in range(num_steps):
-      staged = run.next_batch(threading.Event())
+      staged = run.next_batch(signals.Stop())
       unrolls = staged[0].unrolls
       (logits, _), _ = agent.unroll(
           run.learner.weights(), unrolls.agent_outputs.action,
@@ -65,3 +78,113 @@ def test_batched_a2c_is_on_policy(tmp_path, architecture, use_lstm):
 def test_impala_is_off_policy(tmp_path):
   """Which is what makes the test above one."""
   assert _largest_log_rho(tmp_path, 'impala', False) > 1e-2
+
+
+# -- What is saved, and when --------------------------------------------------
+
+
+def _train(run, num_updates=1):
+  for _ in range(num_updates):
+    run.train_on(run.next_batch(signals.Stop()))
+
+
+def test_nothing_is_written_before_the_first_batch(tmp_path):
+  """A run that gets none leaves the directory to another."""
+  run, _ = _make_run(tmp_path)
+  run.close()
+  run.save()
+  assert os.listdir(tmp_path) == []
+
+
+def test_the_logs_belong_to_a_checkpoint_from_the_start(tmp_path):
+  run, _ = _make_run(tmp_path)
+  try:
+    _train(run)
+    assert checkpoint_files.find(str(tmp_path)) == [str(tmp_path / 'ckpt-0')]
+    assert (tmp_path / 'config.json').exists()
+    assert not (tmp_path / 'metrics.jsonl').exists()
+  finally:
+    run.close()
+
+
+def test_a_directory_that_is_gone_for_a_while(tmp_path, caplog):
+  """Training goes on, the log says why nothing is saved, nothing is lost."""
+  logdir, elsewhere = tmp_path / 'run', tmp_path / 'elsewhere'
+  logdir.mkdir()
+  run, _ = _make_run(logdir, '--max_failed_saves=3')
+  try:
+    _train(run)
+    run.report()
+    logdir.rename(elsewhere)
+    for i in range(1, 3):
+      _train(run)
+      run.report()
+      run.save()
+      warning = caplog.records[-1].getMessage()
+      assert f'could not be saved to --logdir={logdir}: No such file' in warning
+      assert 'The newest checkpoint is of frame 0.' in warning
+      assert f'row: {i} of at most --max_failed_saves=3.' in warning
+    with pytest.raises(checkpoint.CheckpointError, match='could not be saved'):
+      run.check_saved()
+    elsewhere.rename(logdir)
+    run.save()
+    run.check_saved()
+  finally:
+    run.close()
+  frames = [json.loads(line)['frames']
+            for line in (logdir / 'metrics.jsonl').read_text().splitlines()]
+  assert frames == [30, 60, 90]
+  assert checkpoint_files.newest_frames(str(logdir)) == 90
+
+
+def test_training_gives_up_after_so_many_failed_saves(tmp_path):
+  logdir = tmp_path / 'run'
+  logdir.mkdir()
+  run, _ = _make_run(logdir, '--max_failed_saves=2')
+  try:
+    _train(run)
+    logdir.rename(tmp_path / 'elsewhere')
+    run.save()
+    with pytest.raises(checkpoint.CheckpointError) as caught:
+      run.save()
+    assert '--max_failed_saves=2' in str(caught.value)
+    assert '\n' not in str(caught.value)
+    run.save_last()
+  finally:
+    run.close()
+
+
+def test_logs_that_cannot_be_written_keep_the_checkpoint_back(tmp_path):
+  """A run that resumes from it would have a hole in its logs."""
+  run, _ = _make_run(tmp_path)
+  try:
+    _train(run)
+    run.report()
+    os.remove(tmp_path / 'metrics.jsonl')
+    (tmp_path / 'metrics.jsonl').mkdir()
+    _train(run)
+    run.report()
+    run.save()
+    assert checkpoint_files.newest_frames(str(tmp_path)) == 0
+    (tmp_path / 'metrics.jsonl').rmdir()
+    run.save()
+    assert checkpoint_files.newest_frames(str(tmp_path)) == 60
+  finally:
+    run.close()
+
+
+def test_environments_that_return_nan_are_named():
+  """Whether it is in the reward or in an observation of a single step."""
+  reward = np.zeros([3, 4], np.float32)
+  frame, vector = np.zeros([3, 4, 2, 2], np.uint8), np.zeros([3, 4, 5])
+  batch = lambda: trajectories.new_batch(trajectories.ActorOutput(
+      level_name=['a', 'b', 'c', 'b'], agent_state=(), agent_outputs=None,
+      policy_version=np.zeros([4]),
+      env_outputs=environments.StepOutput(
+          reward, None, None, (frame, vector))))
+  assert run_lib.levels_with_nan(batch()) == []
+  reward[2, 1] = np.nan
+  assert run_lib.levels_with_nan(batch()) == ['b']
+  vector[0, 3, 4] = np.inf
+  vector[1, 0, 0] = -np.inf
+  assert run_lib.levels_with_nan(batch()) == ['a', 'b']

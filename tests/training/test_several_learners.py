@@ -139,6 +139,21 @@ def test_train_to_the_end(tmp_path):
     assert [int(row[0]) for row in rows] == sorted(int(row[0]) for row in rows)
 
 
+def test_learners_that_would_count_other_frames_are_refused(tmp_path):
+  """By all of them, before anything is written."""
+  with Jobs(tmp_path) as jobs:
+    for task in range(2):
+      jobs.start('learner', task, f'--replay_proportion={[.5, 0.][task]}')
+    for task in range(2):
+      jobs.assert_code(1, 'learner', task)
+      *_, last = jobs.output('learner', task).splitlines()
+      assert last == (
+          'Error: --replay_proportion is 0.5 at learner 0 and 0.0 at learner '
+          '1; all learners need the same.')
+      assert 'Traceback' not in jobs.output('learner', task)
+    assert set(os.listdir(jobs.logdir)) <= {'lock'}
+
+
 def test_kill_a_learner_then_resume_then_stop(tmp_path):
   """The other one ends; both go on from the checkpoint; SIGTERM ends both."""
   with Jobs(tmp_path) as jobs:

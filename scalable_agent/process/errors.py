@@ -1,0 +1,8 @@
+"""Says errors in one line."""
+
+
+def first_line(error):
+  """Returns what an exception says in its first line, or else its type."""
+  if isinstance(error, OSError) and error.strerror:
+    return error.strerror
+  return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,87 @@
+"""Locks files, so that no two processes work in one directory.
+
+A lock ends with its process, however that ends. On a network file system it
+holds between machines if the file system passes on `flock`, as NFS does unless
+it is mounted with `nolock` or `local_lock`.
+"""
+
+import contextlib
+import fcntl
+import os
+
+
+class Held(RuntimeError):
+  """Another process holds the lock.
+
+  Attributes:
+    holder: What that process wrote into the file, '' if nothing.
+  """
+
+  def __init__(self, holder):
+    super().__init__(f'The lock is held: {holder}')
+    self.holder = holder
+
+
+def acquire(path, holder=''):
+  """Locks a file, which is made if need be.
+
+  Args:
+    path: The file.
+    holder: A line to write into it for those who ask who holds it.
+
+  Returns:
+    A file descriptor. The lock ends when it is closed here and in all processes
+    that have inherited it.
+
+  Raises:
+    Held: Another process holds it.
+    OSError: The file cannot be opened, or its file system has no locks.
+  """
+  while True:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+      fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      if _is_at(descriptor, path):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, holder.encode(), 0)
+        return descriptor
+      # Its holder has just removed it, and another may be there already.
+      os.close(descriptor)
+    except BlockingIOError as e:
+      found = os.pread(descriptor, 1000, 0).decode(errors='replace').strip()
+      os.close(descriptor)
+      raise Held(found) from e
+    except BaseException:
+      os.close(descriptor)
+      raise
+
+
+def _is_at(descriptor, path):
+  try:
+    return os.path.samestat(os.fstat(descriptor), os.stat(path))
+  except FileNotFoundError:
+    return False
+
+
+def release(path, descriptor):
+  """Removes a file that `acquire` has locked, and ends the lock."""
+  with contextlib.suppress(OSError):
+    os.remove(path)
+  os.close(descriptor)
+
+
+def is_held(path):
+  """Returns whether any process holds a file's lock; False if there is none."""
+  try:
+    descriptor = os.open(path, os.O_RDWR)
+  except OSError:
+    return False
+  try:
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return False
+  except BlockingIOError:
+    return True
+  except OSError:
+    return False
+  finally:
+    os.close(descriptor)

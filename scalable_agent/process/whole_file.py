@@ -1,0 +1,31 @@
+"""Writes files so that a reader finds the old content or all of the new."""
+
+import os
+
+_TEMPORARY = '.tmp'
+
+
+def write(path, content):
+  """Replaces a file, or makes it; the content is on the disk afterwards.
+
+  One process at a time may write a file.
+
+  Args:
+    path: The file.
+    content: Bytes.
+
+  Raises:
+    OSError: It cannot be written; an old file stays as it was.
+  """
+  temporary = f'{path}{_TEMPORARY}'
+  with open(temporary, 'wb') as f:
+    f.write(content)
+    f.flush()
+    os.fsync(f.fileno())
+  os.replace(temporary, path)
+
+
+def remove_leftover(path):
+  """Removes what a process left that was killed while it wrote `path`."""
+  if os.path.exists(f'{path}{_TEMPORARY}'):
+    os.remove(f'{path}{_TEMPORARY}')

@@ -1,0 +1,145 @@
+"""Finds, commits and removes checkpoints by their files; needs no TensorFlow.
+
+The checkpoint after F environment frames is ckpt-F.index, and ckpt-F.data-...
+beside it. It is written in a directory of its own, ckpt-F_temp. When it is
+whole and on the disk, its files are moved out, the index last. So a process
+that is killed at any time leaves whole checkpoints, and at most a directory
+that the next one finishes or removes.
+
+The file `checkpoint`, in which TensorFlow notes the newest, is for others that
+look for it. Nothing here depends on it.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+
+from scalable_agent.process import whole_file
+
+NOTE_FILE = 'checkpoint'
+_FILE = re.compile(r'ckpt-([0-9]+)\.(?:index|data-[0-9]+-of-[0-9]+)')
+_TEMPORARY = re.compile(r'ckpt-([0-9]+)_temp')
+_SET_ASIDE = 'damaged-'
+
+
+def _list(logdir):
+  try:
+    return os.listdir(logdir)
+  except (FileNotFoundError, NotADirectoryError):
+    return []
+
+
+def path_of(logdir, frames):
+  """Returns the checkpoint's path without the endings of its files."""
+  return os.path.join(logdir, f'ckpt-{frames}')
+
+
+def frames_of(path):
+  """Returns the environment frames of a checkpoint, given its path."""
+  return int(path.rpartition('-')[2])
+
+
+def find(logdir):
+  """Returns the paths of all checkpoints, whole or not, oldest first.
+
+  Args:
+    logdir: The directory; it need not exist.
+  """
+  matches = filter(None, map(_FILE.fullmatch, _list(logdir)))
+  frames = {int(match.group(1)) for match in matches}
+  return [path_of(logdir, number) for number in sorted(frames)]
+
+
+def newest_frames(logdir):
+  """Returns the environment frames of the newest checkpoint, 0 for none."""
+  paths = [path for path in find(logdir) if os.path.exists(f'{path}.index')]
+  return frames_of(paths[-1]) if paths else 0
+
+
+def _files(path):
+  """Returns the names of a checkpoint's files, the index first."""
+  name = os.path.basename(path)
+  return sorted(
+      (found for found in _list(os.path.dirname(path))
+       if _FILE.fullmatch(found) and found.startswith(f'{name}.')),
+      key=lambda found: not found.endswith('.index'))
+
+
+def _sync(path):
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+@contextlib.contextmanager
+def committing(path):
+  """Yields the path to write a checkpoint to, and then moves it to `path`.
+
+  Raises:
+    OSError: It cannot be moved; there is no new checkpoint then.
+  """
+  directory = f'{path}_temp'
+  shutil.rmtree(directory, ignore_errors=True)
+  os.mkdir(directory)
+  temporary = os.path.join(directory, os.path.basename(path))
+  try:
+    yield temporary
+    for name in _files(temporary):
+      _sync(os.path.join(directory, name))
+    _move_out(temporary)
+    _sync(os.path.dirname(path) or '.')
+  finally:
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _move_out(temporary):
+  directory, name = os.path.split(temporary)
+  for found in reversed(_files(temporary)):
+    os.replace(os.path.join(directory, found),
+               os.path.join(os.path.dirname(directory), found))
+
+
+def clean_up(logdir):
+  """Finishes or removes what killed processes were writing.
+
+  Call while no other process saves here.
+  """
+  for name in _list(logdir):
+    match = _TEMPORARY.fullmatch(name)
+    if not match:
+      continue
+    directory = os.path.join(logdir, name)
+    temporary = path_of(directory, match.group(1))
+    if (f'{os.path.basename(temporary)}.index' in _list(directory) and
+        _files(path_of(logdir, match.group(1)))):
+      _move_out(temporary)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def keep_newest(logdir, count):
+  """Removes all checkpoints but the newest `count`, and notes these.
+
+  Raises:
+    OSError: They cannot be removed, or noted.
+  """
+  paths = find(logdir)
+  names = [os.path.basename(path) for path in paths[-count:]]
+  # TensorFlow's own format. Noted before the others go, for who reads it.
+  whole_file.write(os.path.join(logdir, NOTE_FILE), ''.join([
+      f'model_checkpoint_path: "{names[-1]}"\n',
+      *(f'all_model_checkpoint_paths: "{name}"\n' for name in names)]).encode())
+  for path in paths[:-count]:
+    # The index first: what is left is not taken for a whole checkpoint.
+    for name in _files(path):
+      os.remove(os.path.join(logdir, name))
+
+
+def set_aside(path):
+  """Renames a checkpoint's files, so that nobody takes it for a good one."""
+  directory = os.path.dirname(path)
+  for name in _files(path):
+    os.replace(os.path.join(directory, name),
+               os.path.join(directory, _SET_ASIDE + name))

@@ -1,0 +1,104 @@
+"""A log that loses no line when it cannot be written for a while."""
+
+import os
+
+from scalable_agent.process import log_lines
+from scalable_agent.process import whole_file
+
+METRICS, EPISODES = 'metrics.jsonl', 'episodes.csv'
+
+
+class LogFile:
+  """A text file of lines that grows at its end.
+
+  It is opened for each `flush` alone, so that a file or directory that is gone
+  is noticed. Nothing is made before the first `flush` with lines.
+  """
+
+  def __init__(self, path, header=''):
+    """Initializes the file.
+
+    Args:
+      path: The file, which may be there already.
+      header: A line with its end, for the beginning of an empty file.
+    """
+    self._path = path
+    self._header = header
+    self._size = os.path.getsize(path) if os.path.exists(path) else 0
+    self._pending = []
+
+  def add(self, line):
+    """Takes a line, without its end, for the next `flush`."""
+    self._pending.append(f'{line}\n')
+
+  def flush(self, to_disk=False):
+    """Writes what was added.
+
+    Args:
+      to_disk: Whether to wait until the disk has everything.
+
+    Raises:
+      OSError: It cannot be written now. The next call tries again.
+    """
+    if not self._pending and not (to_disk and self._size):
+      return
+    flags = os.O_WRONLY | (os.O_CREAT if self._pending else 0)
+    descriptor = os.open(self._path, flags, 0o666)
+    try:
+      if self._pending:
+        self._append(descriptor)
+      if to_disk:
+        os.fsync(descriptor)
+    finally:
+      os.close(descriptor)
+
+  def _append(self, descriptor):
+    # Somebody may have removed or cut the file. What is there beyond its size
+    # is of a write that failed half-way.
+    self._size = min(self._size, os.fstat(descriptor).st_size)
+    os.ftruncate(descriptor, self._size)
+    header = '' if self._size else self._header
+    data = (header + ''.join(self._pending)).encode()
+    end = self._size
+    while data:
+      written = os.pwrite(descriptor, data, end)
+      data, end = data[written:], end + written
+    self._size = end
+    self._pending.clear()
+
+
+def keep_until(path, frames, frames_of_line, header_lines=0):
+  """Drops the lines that a run wrote after the checkpoint it resumes from.
+
+  Args:
+    path: The file; it need not exist.
+    frames: Environment frames of the checkpoint.
+    frames_of_line: A function of a line, bytes, that returns its environment
+      frames, or None if it is damaged; damaged lines are dropped too.
+    header_lines: How many lines at the beginning are none of these.
+
+  Raises:
+    OSError: The file cannot be read or written; it stays as it was.
+  """
+  if not os.path.exists(path):
+    return
+  with open(path, 'rb') as f:
+    lines = f.readlines()
+  kept = [line for line in lines[:header_lines] if line.endswith(b'\n')]
+  for line in lines[header_lines:]:
+    found = frames_of_line(line)
+    # A line without an end was being written when the run was killed.
+    if line.endswith(b'\n') and found is not None and found <= frames:
+      kept.append(line)
+  if len(kept) != len(lines):
+    whole_file.write(path, b''.join(kept))
+
+
+def has_lines(path):
+  """Returns whether a log has more in it than the beginnings of one."""
+  if not os.path.exists(path):
+    return False
+  with open(path, 'rb') as f:
+    lines = [f.readline(), f.readline()]
+  header = f'{",".join(log_lines.EpisodeLine._fields)}\n'.encode()
+  return bool(lines[0]) and (lines[0] != header or bool(lines[1]))

@@ -1,0 +1,210 @@
+"""What buffers will hold, against what the machine has."""
+
+import dataclasses
+import sys
+
+import hypothesis
+from hypothesis import strategies
+import numpy as np
+import pytest
+import tree
+
+from scalable_agent import actor
+from scalable_agent import config as config_lib
+from scalable_agent import environments
+from scalable_agent import networks
+from scalable_agent.assembly import memory
+from scalable_agent.environments import ArraySpec
+from scalable_agent.suites import Facts
+
+_ATARI = Facts(6, (ArraySpec((84, 84, 4), np.dtype(np.uint8)),))
+_LANGUAGE = Facts(9, (ArraySpec((72, 96, 3), np.dtype(np.uint8)),
+                      ArraySpec((16,), np.dtype(np.int32))))
+_VECTOR = Facts(2, (ArraySpec((4,), np.dtype(np.float32)),))
+
+
+def _agent(facts, use_lstm=False):
+  torso = 'vector' if len(facts.observation_spec[0].shape) == 1 else 'shallow'
+  return networks.Agent(
+      facts.num_actions, facts.observation_spec, torso, use_lstm)
+
+
+def _config(**values):
+  return config_lib.resolve(dict(dict(level_name='pong'), **values))
+
+
+def _job(job_name, **values):
+  return _config(job_name=job_name, task=0, insecure_network=True, **values)
+
+
+@pytest.fixture(name='machine')
+def _machine(monkeypatch):
+  """Sets how many bytes the machine has."""
+  return lambda num_bytes: monkeypatch.setattr(
+      memory.machine_memory, 'total_bytes', lambda: num_bytes)
+
+
+# -- An unroll ----------------------------------------------------------------
+
+
+def _filled_unroll(config, agent, facts):
+  """The `ActorOutput` that an actor makes."""
+  step_output = environments.StepOutput(
+      reward=np.zeros([1], np.float32),
+      info=environments.StepOutputInfo(
+          np.zeros([1], np.float32), np.zeros([1], np.int32)),
+      done=np.zeros([1], bool),
+      observation=tuple(np.zeros((1, *spec.shape), spec.dtype)
+                        for spec in facts.observation_spec))
+  agent_output = actor.initial_output(1, facts.num_actions)
+  buffer = actor.UnrollBuffer(['level'], config.unroll_length, step_output,
+                              agent_output, agent.initial_state(1))
+  for _ in range(config.unroll_length + 1):
+    unrolls = buffer.append(np.array([0]), step_output, agent_output)
+  (unroll,) = unrolls
+  return unroll
+
+
+@pytest.mark.parametrize('facts', [_ATARI, _LANGUAGE, _VECTOR])
+@pytest.mark.parametrize('use_lstm', [False, True])
+@pytest.mark.parametrize('unroll_length', [1, 20])
+def test_unroll_bytes_are_those_of_an_unroll(facts, use_lstm, unroll_length):
+  config = _config(unroll_length=unroll_length)
+  agent = _agent(facts, use_lstm)
+  unroll = _filled_unroll(config, agent, facts)
+  arrays = [a for a in tree.flatten(unroll) if isinstance(a, np.ndarray)]
+  expected = sum(map(sys.getsizeof, arrays))
+  found = memory.unroll_bytes(config, agent, facts)
+  # Arrays of more dimensions are a few bytes larger.
+  assert expected - 128 <= found <= expected
+
+
+# -- What is refused ----------------------------------------------------------
+
+_AGENT = _agent(_ATARI)
+_UNROLL = memory.unroll_bytes(_config(), _AGENT, _ATARI)
+_GB = 10**9
+
+
+def _refusal(config):
+  with pytest.raises(config_lib.ConfigError) as caught:
+    memory.check(config, _AGENT, _ATARI)
+  assert '\n' not in str(caught.value)
+  return str(caught.value)
+
+
+def test_57_terabytes_are_refused(machine):
+  machine(25.2 * _GB)
+  assert _refusal(_config(replay_proportion=.5, replay_capacity=10**8)) == (
+      '--replay_capacity=100000000 cannot work: its unrolls of 595 kB '
+      '(--unroll_length=20) take 59.5 TB, those of all buffers 59.5 TB, and '
+      'this machine or container has 25.2 GB of memory. The largest value that '
+      f'fits is {int(20.16 * _GB / _UNROLL) - 64 - 32 - 32}.')
+
+
+@pytest.mark.parametrize('config, flag', [
+    (_config(queue_capacity=10**9), '--queue_capacity=1000000000'),
+    (_config(num_actors=10**9, inference_maximum_batch_size=10**9),
+     '--num_actors=1000000000'),
+    (_config(batch_size=10**9, num_actors=64), '--batch_size=1000000000'),
+    (_config(unroll_length=10**9), '--unroll_length=1000000000'),
+    (_config(queue_capacity=10**400), f'--queue_capacity={10**400}'),
+    (_job('actor', envs_per_actor=10**7, inference_maximum_batch_size=10**7),
+     '--envs_per_actor=10000000')])
+def test_every_buffer_counts(machine, config, flag):
+  machine(1000 * _GB)
+  assert _refusal(config).startswith(f'{flag} cannot work: its unrolls of ')
+
+
+def test_what_fits_where_one_flag_is_not_enough(machine):
+  machine(25 * _GB)
+  message = _refusal(_config(batch_size=10**6, num_actors=64))
+  assert message.endswith(
+      f'{int(20 * _GB / _UNROLL)} unrolls would fit. Lower --unroll_length, or '
+      'what decides how many there are: --batch_size=1000000, '
+      '--queue_capacity=1000000, --num_actors=64.')
+
+
+def test_unrolls_that_are_too_long_for_any_number(machine):
+  machine(_GB)
+  message = _refusal(_config(unroll_length=20_000))
+  assert message.startswith('--unroll_length=20000 cannot work: ')
+  assert message.endswith(' 1 unrolls as long as that would fit.')
+
+
+@pytest.mark.parametrize('config', [
+    # Replay that there is none of.
+    _config(replay_capacity=10**9),
+    # Environments of other processes.
+    _job('learner', num_actors=10**9, envs_per_actor=10**9),
+    # Whose learner keeps the unrolls.
+    _job('actor', envs_per_actor=10**7, inference='learner',
+         inference_maximum_batch_size=10**7),
+    _job('actor', queue_capacity=10**9, batch_size=10**8)])
+def test_what_a_process_does_not_keep_is_its_own_affair(machine, config):
+  machine(_GB)
+  memory.check(config, _AGENT, _ATARI)
+
+
+def test_an_unknown_machine_takes_anything(machine):
+  machine(None)
+  memory.check(_config(queue_capacity=10**9), _AGENT, _ATARI)
+
+
+def test_the_defaults_fit(machine, caplog):
+  machine(_GB)
+  for values in (dict(), dict(level_name='gym:CartPole-v1')):
+    memory.check(_config(**values), _AGENT, _ATARI)
+  assert not caplog.text
+
+
+_HOSTS = ['a:1', 'b:2', 'c:3']
+_CONFIGS = [
+    _config(replay_proportion=.5), _config(), _config(num_actors=512),
+    _config(queue_capacity=5000), _job('actor', envs_per_actor=64),
+    _job('learner', learner_hosts=_HOSTS, batch_size=48, replay_proportion=.5)]
+
+
+@hypothesis.settings(max_examples=60, deadline=None, suppress_health_check=[
+    hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.given(strategies.sampled_from(_CONFIGS), strategies.data())
+def test_refused_if_it_cannot_fit_and_the_value_named_does(
+    machine, caplog, config, data):
+  flag = data.draw(strategies.sampled_from(
+      [buffer.flag for buffer in memory.buffers(config)]))
+  value = data.draw(strategies.integers(1, 10**6))
+  num_bytes = data.draw(strategies.integers(10**8, 10**12))
+  machine(num_bytes)
+  set_to = lambda number: dataclasses.replace(config, **{flag: number})
+  config = set_to(value)
+  needed = _UNROLL * sum(
+      getattr(config, buffer.flag) * buffer.per_unit
+      for buffer in memory.buffers(config))
+
+  def text_of(config):
+    """The refusal or the warning, '' if there is neither."""
+    caplog.clear()
+    try:
+      memory.check(config, _AGENT, _ATARI)
+    except config_lib.ConfigError as e:
+      assert not caplog.text
+      return str(e)
+    assert len(caplog.messages) <= 1
+    return caplog.text
+
+  text = text_of(config)
+  assert (' cannot work: ' in text) == (needed > num_bytes)
+  assert bool(text) == (needed > .8 * num_bytes)
+  if f'--{flag}={value} ' in text and 'largest value' in text:
+    largest = int(text.rstrip().rstrip('.').rpartition(' ')[2])
+    assert largest < value
+    assert not text_of(set_to(largest))
+    if flag != 'batch_size':
+      assert text_of(set_to(largest + 1))
+
+
+@pytest.mark.parametrize('num_bytes, expected', [
+    (999, '999 bytes'), (1000, '1 kB'), (999_600, '1 MB'), (57e12, '57 TB'),
+    (1.5e18, '1.5 EB'), (10**400, 'over 1000 EB')])
+def test_sizes_are_for_people(num_bytes, expected):
+  assert memory._size(num_bytes) == expected

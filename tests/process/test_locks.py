@@ -1,0 +1,67 @@
+"""Locks of files: one holder at a time, also while the file is removed."""
+
+import multiprocessing
+import os
+
+import pytest
+
+from scalable_agent.process import locks
+
+pytestmark = pytest.mark.usefixtures('bounded')
+
+
+def test_one_at_a_time(tmp_path):
+  path = str(tmp_path / 'lock')
+  assert not locks.is_held(path)
+  descriptor = locks.acquire(path, 'me')
+  assert locks.is_held(path)
+  with pytest.raises(locks.Held) as caught:
+    locks.acquire(path, 'you')
+  assert caught.value.holder == 'me'
+  locks.release(path, descriptor)
+  assert not locks.is_held(path) and os.listdir(tmp_path) == []
+  locks.release(path, locks.acquire(path, 'you'))
+
+
+def test_a_killed_holders_file_is_taken_over(tmp_path):
+  path = str(tmp_path / 'lock')
+  with open(path, 'w') as f:
+    f.write('somebody with a long name who is gone')
+  assert not locks.is_held(path)
+  descriptor = locks.acquire(path, 'me')
+  assert open(path).read() == 'me'
+  os.close(descriptor)
+
+
+def test_a_file_that_cannot_be_is_an_error(tmp_path):
+  with pytest.raises(OSError):
+    locks.acquire(str(tmp_path / 'no' / 'lock'))
+
+
+def _count_up(path, rounds):
+  """Adds to a number in a file, which only a lock keeps right."""
+  done = 0
+  while done < rounds:
+    try:
+      descriptor = locks.acquire(path)
+    except locks.Held:
+      continue
+    with open(f'{path}.count', 'r+') as f:
+      number = int(f.read())
+      f.seek(0)
+      f.write(str(number + 1))
+    locks.release(path, descriptor)
+    done += 1
+
+
+def test_racing_holders_that_remove_the_file(tmp_path):
+  path = str(tmp_path / 'lock')
+  (tmp_path / 'lock.count').write_text('0')
+  context = multiprocessing.get_context('spawn')
+  processes = [
+      context.Process(target=_count_up, args=(path, 300)) for _ in range(3)]
+  for process in processes:
+    process.start()
+  for process in processes:
+    process.join()
+  assert (tmp_path / 'lock.count').read_text() == '900'

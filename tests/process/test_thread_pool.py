@@ -1,0 +1,146 @@
+import asyncio
+import threading
+import time
+
+import pytest
+
+from scalable_agent.process import thread_pool
+
+pytestmark = pytest.mark.usefixtures('bounded')
+
+
+@pytest.fixture
+def pool():
+  pool = thread_pool.ThreadPool(4, 'pool', idle_seconds=.1)
+  yield pool
+  pool.close()
+  assert len(pool) == 0
+
+
+def test_calls_return_and_raise(pool):
+  async def run():
+    assert await pool.call(divmod, 7, 2) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+      await pool.call(divmod, 7, 0)
+    name = await pool.call(lambda: threading.current_thread().name)
+    assert name == 'pool'
+  asyncio.run(run())
+
+
+def test_calls_are_made_at_the_same_time(pool):
+  barrier = threading.Barrier(4)
+
+  async def run():
+    await asyncio.gather(*(pool.call(barrier.wait, 30.) for _ in range(4)))
+    assert len(pool) == 4
+  asyncio.run(run())
+
+
+def test_there_are_no_more_threads_than_allowed(pool):
+  active, most = [], []
+
+  def work(i):
+    active.append(i)
+    most.append(len(active))
+    time.sleep(.002)
+    active.remove(i)
+    return i
+
+  async def run():
+    return await asyncio.gather(*(pool.call(work, i) for i in range(30)))
+  assert asyncio.run(run()) == list(range(30))
+  assert max(most) == 4
+
+
+def test_idle_threads_end_and_are_made_again(pool):
+  barrier = threading.Barrier(4)
+
+  async def run():
+    for _ in range(2):
+      await asyncio.gather(*(pool.call(barrier.wait, 30.) for _ in range(4)))
+      assert len(pool) == 4
+      deadline = time.monotonic() + 30.
+      while len(pool):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(.01)
+  asyncio.run(run())
+
+
+def test_threads_end_where_fewer_would_do(pool):
+  """Although none of them would be idle for long if they took turns."""
+  barrier = threading.Barrier(4)
+
+  async def run():
+    await asyncio.gather(*(pool.call(barrier.wait, 30.) for _ in range(4)))
+    deadline = time.monotonic() + 30.
+    while len(pool) > 1:
+      assert time.monotonic() < deadline
+      await pool.call(int)
+      await asyncio.sleep(.01)
+  asyncio.run(run())
+
+
+def test_a_call_that_nobody_waits_for_is_not_made():
+  pool = thread_pool.ThreadPool(1, 'pool')
+  go, made = threading.Event(), []
+
+  async def run():
+    first = pool.call(go.wait, 30.)
+    second = pool.call(made.append, 2)
+    third = pool.call(made.append, 3)
+    second.cancel()
+    go.set()
+    await first
+    await third
+  asyncio.run(run())
+  pool.close()
+  assert made == [3]
+
+
+def test_one_that_stops_waiting_harms_nobody(pool):
+  go = threading.Event()
+
+  async def run():
+    for function in (go.wait, lambda: go.wait() and 1 / 0):
+      go.clear()
+      call = pool.call(function)
+      await asyncio.sleep(.01)
+      call.cancel()
+      go.set()
+      assert await pool.call(int) == 0
+    await asyncio.to_thread(pool.close)
+  asyncio.run(run())
+
+
+def test_close_waits_for_calls_and_lets_no_more_in(pool):
+  made = []
+
+  async def run():
+    call = pool.call(lambda: time.sleep(.05) or made.append(1))
+    await asyncio.to_thread(pool.close)
+    assert made == [1] and len(pool) == 0
+    await call
+    with pytest.raises(RuntimeError, match='closed'):
+      pool.call(int)
+  asyncio.run(run())
+
+
+def test_what_was_passed_does_not_live_on():
+  class Large:
+    is_alive = True
+    def __del__(self):
+      Large.is_alive = False
+
+  pool = thread_pool.ThreadPool(1, 'pool', idle_seconds=60.)
+
+  async def run():
+    for _ in range(2):  # To a new thread, and to one that was idle.
+      Large.is_alive = True
+      await pool.call(id, Large())
+      deadline = time.monotonic() + 30.
+      while Large.is_alive:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(.001)
+      assert len(pool) == 1
+  asyncio.run(run())
+  pool.close()

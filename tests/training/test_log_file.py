@@ -1,0 +1,113 @@
+"""Logs that survive a disk that is full and a directory that is gone."""
+
+import errno
+import os
+
+import hypothesis
+from hypothesis import strategies as st
+import pytest
+
+from scalable_agent.training import log_file
+
+
+def _fill_disk(monkeypatch, bytes_left):
+  """Lets only so many bytes more be written; returns how to free the rest."""
+  pwrite, left = os.pwrite, [bytes_left]
+
+  def limited(descriptor, data, offset):
+    if not left[0]:
+      raise OSError(errno.ENOSPC, 'No space left on device')
+    written = pwrite(descriptor, data[:left[0]], offset)
+    left[0] -= written
+    return written
+
+  def free():
+    left[0] = 1 << 30
+
+  monkeypatch.setattr(os, 'pwrite', limited)
+  return free
+
+
+@pytest.mark.parametrize('bytes_left', [0, 1, 9, 10, 15])
+def test_a_full_disk_loses_and_doubles_no_line(
+    tmp_path, monkeypatch, bytes_left):
+  path = tmp_path / 'log'
+  log = log_file.LogFile(path, 'head\n')
+  log.add('one')
+  log.flush()
+  free = _fill_disk(monkeypatch, bytes_left)
+  log.add('twenty-two')
+  log.add('3')
+  for _ in range(2):
+    if bytes_left < 13:
+      with pytest.raises(OSError, match='No space left'):
+        log.flush()
+  free()
+  log.add('4')
+  log.flush()
+  assert path.read_text() == 'head\none\ntwenty-two\n3\n4\n'
+
+
+def test_a_directory_that_goes_and_comes_back(tmp_path):
+  directory, elsewhere = tmp_path / 'run', tmp_path / 'elsewhere'
+  directory.mkdir()
+  log = log_file.LogFile(directory / 'log')
+  log.add('one')
+  log.flush(to_disk=True)
+  directory.rename(elsewhere)
+  log.add('two')
+  with pytest.raises(FileNotFoundError):
+    log.flush()
+  elsewhere.rename(directory)
+  log.flush()
+  assert (directory / 'log').read_text() == 'one\ntwo\n'
+
+
+def test_a_file_that_is_gone_is_noticed_before_a_save(tmp_path):
+  """Even if there is nothing new to write."""
+  log = log_file.LogFile(tmp_path / 'log')
+  log.flush(to_disk=True)
+  log.add('one')
+  log.flush()
+  os.remove(tmp_path / 'log')
+  with pytest.raises(FileNotFoundError):
+    log.flush(to_disk=True)
+
+
+def test_a_file_that_somebody_removed_begins_anew(tmp_path):
+  path = tmp_path / 'log'
+  log = log_file.LogFile(path, 'head\n')
+  log.add('one')
+  log.flush()
+  os.remove(path)
+  log.add('two')
+  log.flush()
+  assert path.read_text() == 'head\ntwo\n'
+
+
+def _frames_of(line):
+  """Of one figure before a comma, as the lines of these tests have it."""
+  return int(line[:1]) if line[:1].isdigit() and line[1:2] == b',' else None
+
+
+@hypothesis.given(
+    st.lists(st.integers(0, 9), max_size=6), st.integers(0, 9),
+    st.integers(0, 20), st.sampled_from([b'', b'\xff\xfe\n', b'x,\n', b'7,pon']))
+def test_keep_until_keeps_what_the_checkpoint_knows(
+    tmp_path_factory, frames, until, cut, damage):
+  """Each whole line up to its frames, to the byte, and nothing else."""
+  path = tmp_path_factory.mktemp('log') / 'log'
+  lines = [b'head\n', *(b'%d,a\n' % n for n in sorted(frames))]
+  content = b''.join(lines)
+  path.write_bytes(content[:max(len(content) - cut, 0)] + damage)
+  log_file.keep_until(path, until, _frames_of, 1)
+  kept, at = [], 0
+  for line in lines:
+    at += len(line)
+    if at <= len(content) - cut and (
+        line == lines[0] or _frames_of(line) <= until):
+      kept.append(line)
+  result = path.read_bytes()
+  # Where a line was cut, what follows is one with it.
+  assert result.startswith(b''.join(kept))
+  assert all(line.endswith(b'\n') for line in result.splitlines(True))
