@@ -5,9 +5,7 @@ import math
 import time
 
 from absl import logging
-import numpy as np
 import tensorflow as tf
-import tree
 
 from scalable_agent import staging
 from scalable_agent.assembly import agent as agent_assembly
@@ -23,7 +21,9 @@ from scalable_agent.training import actor_threads
 from scalable_agent.training import checkpoint
 from scalable_agent.training import logdir
 from scalable_agent.training import metrics
+from scalable_agent.training import not_finite
 from scalable_agent.training import peers as peers_lib
+from scalable_agent.training import saver
 
 # Consecutive updates with gradients that are not finite before a run stops.
 MAX_SKIPPED_UPDATES = 100
@@ -72,10 +72,10 @@ class Run:
     if peers.is_first:
       for line in logdir.check(config, written_facts):
         logging.warning('Differs from the run so far: %s', line)
-    self._facts = written_facts
     self.learner = learner_assembly.create_learner(
         config, agent, devices, peers.strategy)
-    self._checkpointer = self._restore() if peers.is_first else None
+    self._saver = (saver.Saver(config, written_facts, self.learner)
+                   if peers.is_first else None)
     peers.share_state(self.learner)
     self.reporter = (
         self._create_reporter() if peers.is_first else metrics.Forwarder())
@@ -96,18 +96,6 @@ class Run:
     self._actors.publish(weights, steps)
     self._saved_time = self._waiting_since = time.time()
     self._has_begun = False
-    self._failed_saves = 0
-
-  def _restore(self):
-    config = self._config
-    checkpointer = checkpoint.Checkpointer(
-        config.logdir, self.learner, config.to_json(), config.keep_checkpoints)
-    path = checkpointer.restore()
-    if path:
-      logging.info('Resuming from %s', path)
-    else:
-      logdir.check_is_new(config.logdir)
-    return checkpointer
 
   def _create_reporter(self):
     config = self._config
@@ -119,22 +107,6 @@ class Run:
       raise ConfigError(
           f'The logs in --logdir={config.logdir} cannot be read and written: '
           f'{e.filename}: {errors.first_line(e)}.') from e
-
-  def _begin(self):
-    """Makes the log directory this run's.
-
-    A new run has a checkpoint from here on, so that its logs always belong to
-    one.
-    """
-    self._has_begun = True
-    if self._checkpointer:
-      logdir.write(self._config, self._facts)
-      try:
-        self._checkpointer.save()
-      except checkpoint.WRITE_ERRORS as e:
-        raise checkpoint.CheckpointError(
-            f'No checkpoint can be written to --logdir={self._config.logdir}: '
-            f'{errors.first_line(e)}') from e
 
   def next_batch(self, stop, seconds=math.inf):
     """Returns the next batch.
@@ -181,8 +153,9 @@ class Run:
     Returns:
       A dict of floats, see `Learner.step`.
     """
-    if not self._has_begun:
-      self._begin()
+    if self._saver and not self._has_begun:
+      self._saver.begin()
+    self._has_begun = True
     batch, placed = staged
     lags = self.policy_lags(batch)
     with self.times.stage('learner_step'):
@@ -222,38 +195,15 @@ class Run:
   def save(self):
     """Saves the logs and a checkpoint, or leaves it to the learner that does.
 
-    What cannot be saved now is saved the next time: then the log says why.
-
     Raises:
-      checkpoint.CheckpointError: It has failed too many times in a row.
+      checkpoint.CheckpointError: See `saver.Saver.save`.
     """
     self._saved_time = time.time()
-    if self._checkpointer and self._has_begun:
-      try:
-        # The logs go first: a run that resumes must find in them whatever its
-        # checkpoint was trained on.
-        self.reporter.sync()
-        self._checkpointer.save()
-        self._failed_saves = 0
-      except checkpoint.WRITE_ERRORS as e:
-        self._note_failed_save(errors.first_line(e))
+    if self._saver and self._has_begun:
+      self._saver.save(self.reporter)
     if self._is_one_of_several:
       logging.info('Weights at frame %d: %s', self.learner.frames,
                    peers_lib.weights_hash(self.learner.weights()))
-
-  def _note_failed_save(self, reason):
-    config = self._config
-    self._failed_saves += 1
-    text = (f'Frame {self.learner.frames} could not be saved to '
-            f'--logdir={config.logdir}: {reason}. The newest checkpoint is of '
-            f'frame {self._checkpointer.newest_frames}')
-    logging.warning('%s. Failed saves in a row: %d of at most '
-                    '--max_failed_saves=%d.', text, self._failed_saves,
-                    config.max_failed_saves)
-    if self._failed_saves >= config.max_failed_saves:
-      raise checkpoint.CheckpointError(
-          f'{text}. These were --max_failed_saves={config.max_failed_saves} '
-          'failed saves in a row.')
 
   def save_last(self):
     """As `save`, for the end: `check_saved` says whether it failed."""
@@ -262,23 +212,19 @@ class Run:
 
   def check_saved(self):
     """Raises `checkpoint.CheckpointError` if the last save failed."""
-    if self._failed_saves:
-      raise checkpoint.CheckpointError(
-          f'The last state of the run could not be saved. The same command '
-          f'goes on from frame {self._checkpointer.newest_frames}, once '
-          f'--logdir={self._config.logdir} can be written.')
+    if self._saver:
+      self._saver.check()
 
   def report(self):
     """Writes metrics and progress."""
     sizes = self.take_batch_sizes()
-    self.reporter.write(
-        self.learner.steps,
-        dict(self._actors.gauges(),
-             queue_size=len(self.queue),
-             inference_batch_mean=(
-                 sum(size * count for size, count in sizes.items()) /
-                 max(sum(sizes.values()), 1))),
-        self.times.take())
+    gauges = dict(
+        self._actors.gauges(),
+        queue_size=len(self.queue),
+        inference_batch_mean=(
+            sum(size * count for size, count in sizes.items()) /
+            max(sum(sizes.values()), 1)))
+    self.reporter.write(self.learner.steps, gauges, self.times.take())
 
   def close(self):
     """Ends all threads and environments, and writes what is left to write."""
@@ -374,7 +320,8 @@ def loop(config, run, peers, stop):
     logs = run.train_on(staged)
     skipped_in_a_row = skipped_in_a_row + 1 if logs['skipped'] else 0
     if skipped_in_a_row >= MAX_SKIPPED_UPDATES:
-      raise TrainingError(_not_finite(config, skipped_in_a_row, staged[0]))
+      raise TrainingError(
+          not_finite.explain(config, skipped_in_a_row, staged[0]))
     staged = None
     # What is saved is in the logs before.
     if verdict.due.report or verdict.due.save:
@@ -386,37 +333,3 @@ def loop(config, run, peers, stop):
   peers.share_episodes(run.reporter)
   if run.done:
     run.finish()
-
-
-def _not_finite(config, num_updates, batch):
-  what = f'The gradients of {num_updates} updates in a row were not finite. '
-  where = (
-      'The weights as they are, finite but perhaps useless, are saved in '
-      f'{config.logdir}; move that checkpoint away to resume from the one '
-      'before it')
-  levels = levels_with_nan(batch)
-  if levels:
-    return (f'{what}Rewards or observations of {", ".join(levels)} are not '
-            f'finite (NaN or infinite): correct the environment. {where}.')
-  return (f'{what}{where}, with a smaller --learning_rate than '
-          f'{config.learning_rate:g} or a larger --epsilon than '
-          f'{config.epsilon:g}.')
-
-
-def levels_with_nan(batch):
-  """Returns the levels with rewards or observations that are not finite.
-
-  Args:
-    batch: A `Batch`.
-
-  Returns:
-    A sorted list of level names, each once.
-  """
-  outputs = batch.unrolls.env_outputs
-  finite = np.ones(len(batch.unrolls.level_name), bool)
-  for values in tree.flatten((outputs.reward, outputs.observation)):
-    if np.issubdtype(values.dtype, np.floating):
-      axes = tuple(axis for axis in range(values.ndim) if axis != 1)
-      finite &= np.isfinite(values).all(axis=axes)
-  return sorted({name for name, is_finite in zip(
-      batch.unrolls.level_name, finite) if not is_finite})

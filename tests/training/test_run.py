@@ -20,6 +20,7 @@ from scalable_agent.process import signals
 from scalable_agent.training import actor_threads
 from scalable_agent.training import checkpoint
 from scalable_agent.training import checkpoint_files
+from scalable_agent.training import not_finite
 from scalable_agent.training import run as run_lib
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -182,9 +183,9 @@ def test_environments_that_return_nan_are_named():
       policy_version=np.zeros([4]),
       env_outputs=environments.StepOutput(
           reward, None, None, (frame, vector))))
-  assert run_lib.levels_with_nan(batch()) == []
+  assert not_finite.levels_with_nan(batch()) == []
   reward[2, 1] = np.nan
-  assert run_lib.levels_with_nan(batch()) == ['b']
+  assert not_finite.levels_with_nan(batch()) == ['b']
   vector[0, 3, 4] = np.inf
   vector[1, 0, 0] = -np.inf
-  assert run_lib.levels_with_nan(batch()) == ['a', 'b']
+  assert not_finite.levels_with_nan(batch()) == ['a', 'b']

@@ -1,0 +1,45 @@
+"""Explains updates that were skipped since a gradient was not finite."""
+
+import numpy as np
+import tree
+
+
+def explain(config, num_updates, batch):
+  """Returns a line on why training cannot go on.
+
+  Args:
+    config: A `config.Config`.
+    num_updates: How many updates in a row were skipped.
+    batch: The last `Batch` of these.
+  """
+  what = f'The gradients of {num_updates} updates in a row were not finite. '
+  where = (
+      'The weights as they are, finite but perhaps useless, are saved in '
+      f'{config.logdir}; move that checkpoint away to resume from the one '
+      'before it')
+  levels = levels_with_nan(batch)
+  if levels:
+    return (f'{what}Rewards or observations of {", ".join(levels)} are not '
+            f'finite (NaN or infinite): correct the environment. {where}.')
+  return (f'{what}{where}, with a smaller --learning_rate than '
+          f'{config.learning_rate:g} or a larger --epsilon than '
+          f'{config.epsilon:g}.')
+
+
+def levels_with_nan(batch):
+  """Returns the levels with rewards or observations that are not finite.
+
+  Args:
+    batch: A `Batch`.
+
+  Returns:
+    A sorted list of level names, each once.
+  """
+  outputs = batch.unrolls.env_outputs
+  finite = np.ones(len(batch.unrolls.level_name), bool)
+  for values in tree.flatten((outputs.reward, outputs.observation)):
+    if np.issubdtype(values.dtype, np.floating):
+      axes = tuple(axis for axis in range(values.ndim) if axis != 1)
+      finite &= np.isfinite(values).all(axis=axes)
+  return sorted({name for name, is_finite in zip(
+      batch.unrolls.level_name, finite) if not is_finite})

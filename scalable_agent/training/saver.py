@@ -1,0 +1,104 @@
+"""Saves a run, and keeps it going while it cannot be saved."""
+
+from absl import logging
+
+from scalable_agent.process import errors
+from scalable_agent.process import open_files
+from scalable_agent.training import checkpoint
+from scalable_agent.training import logdir
+
+# More than logs and a checkpoint need at a time.
+_RESERVED_FILES = 32
+
+
+class Saver:
+  """Writes the configuration, the logs and the checkpoints of a run."""
+
+  def __init__(self, config, facts, learner):
+    """Restores the newest checkpoint into the learner; writes nothing.
+
+    Args:
+      config: A `config.Config`.
+      facts: Of `logdir.facts_of`.
+      learner: A `learner.Learner`.
+
+    Raises:
+      config.ConfigError: There are logs without a checkpoint.
+      checkpoint.CheckpointError: There are checkpoints, and none can be
+        restored.
+    """
+    self._config = config
+    self._facts = facts
+    self._learner = learner
+    self._checkpointer = checkpoint.Checkpointer(
+        config.logdir, learner, config.to_json(), config.keep_checkpoints)
+    self._failed_saves = 0
+    # So that connections of others cannot take the last descriptors.
+    self._reserve = open_files.Reserve(_RESERVED_FILES)
+    path = self._checkpointer.restore()
+    if path:
+      logging.info('Resuming from %s', path)
+    else:
+      logdir.check_is_new(config.logdir)
+
+  def begin(self):
+    """Makes the log directory this run's.
+
+    A new run has a checkpoint from here on, so that its logs always belong to
+    one.
+
+    Raises:
+      config.ConfigError: The log directory cannot be written.
+      checkpoint.CheckpointError: Likewise.
+    """
+    logdir.write(self._config, self._facts)
+    try:
+      self._checkpointer.save()
+    except checkpoint.WRITE_ERRORS as e:
+      raise checkpoint.CheckpointError(
+          f'No checkpoint can be written to --logdir={self._config.logdir}: '
+          f'{errors.first_line(e)}') from e
+
+  def save(self, reporter):
+    """Saves the logs and a checkpoint.
+
+    What cannot be saved now is saved the next time: then a warning says why.
+
+    Args:
+      reporter: The run's `metrics.Reporter`.
+
+    Raises:
+      checkpoint.CheckpointError: It has failed --max_failed_saves times in a
+        row.
+    """
+    try:
+      with self._reserve.released():
+        # The logs go first: a run that resumes must find in them whatever its
+        # checkpoint was trained on.
+        reporter.sync()
+        self._checkpointer.save()
+      self._failed_saves = 0
+    except checkpoint.WRITE_ERRORS as e:
+      self._note_failure(errors.first_line(e))
+
+  def _note_failure(self, reason):
+    config = self._config
+    self._failed_saves += 1
+    text = (f'Frame {self._learner.frames} could not be saved to '
+            f'--logdir={config.logdir}: {reason}. The newest checkpoint is of '
+            f'frame {self._checkpointer.newest_frames}')
+    logging.warning('%s. Failed saves in a row: %d of at most '
+                    '--max_failed_saves=%d.', text, self._failed_saves,
+                    config.max_failed_saves)
+    if self._failed_saves >= config.max_failed_saves:
+      raise checkpoint.CheckpointError(
+          f'{text}. These were --max_failed_saves={config.max_failed_saves} '
+          'failed saves in a row.')
+
+  def check(self):
+    """Raises `checkpoint.CheckpointError` if the last save failed."""
+    if self._failed_saves:
+      raise checkpoint.CheckpointError(
+          'The last state of the run could not be saved. The same command goes '
+          f'on from frame {self._checkpointer.newest_frames}, once '
+          f'--logdir={self._config.logdir} can be written.')
