@@ -69,9 +69,9 @@ def stop_on_signals(intention='stopping'):
   """Yields a `Stop` that the first SIGINT, SIGTERM or SIGHUP sets.
 
   A signal that comes again changes nothing, but for a SIGINT that comes two
-  seconds later: it ends the process at once, with status 130. This stays so
-  after the block if a signal came, for the process is about to end. A SIGHUP
-  that is ignored, as `nohup` has it, stays ignored.
+  seconds later: it ends the process at once, with status 130. If one came, all
+  are ignored after the block, for the process is about to end. A SIGHUP that is
+  ignored from the start, as `nohup` has it, stays so.
 
   Args:
     intention: What standard error says is being done then.
@@ -104,9 +104,9 @@ def stop_on_signals(intention='stopping'):
   try:
     yield stop
   finally:
-    if first_time is None:
-      for s, handler in previous.items():
-        signal.signal(s, handler)
+    for s, handler in previous.items():
+      # Python gives up handlers when it ends, but leaves ignored signals so.
+      signal.signal(s, handler if first_time is None else signal.SIG_IGN)
 
 
 def _say(line):

@@ -45,6 +45,8 @@ class Checkpointer:
         num_environment_frames=learner.num_environment_frames,
         learner_steps=learner.learner_steps,
         config=tf.Variable(config_json, trainable=False))
+    # Made now: a restore that fails would complain of its absence at the end.
+    self._save_counter = self._checkpoint.save_counter
     self._config_json = config_json
     self._keep = keep
     self._saved_frames = None
@@ -66,7 +68,7 @@ class Checkpointer:
     if frames == self._saved_frames:
       return path
     self._checkpoint.config.assign(self._config_json)
-    self._checkpoint.save_counter.assign_add(1)
+    self._save_counter.assign_add(1)
     with files.committing(path) as temporary:
       self._checkpoint.write(temporary)
       self._set_aside(frames)

@@ -50,6 +50,21 @@ def test_what_comes_again_changes_nothing(first):
   assert stop.signal == first
 
 
+def test_signals_until_the_process_is_gone_change_nothing():
+  """Python gives up its handlers some time before that."""
+  code = (
+      'import os, subprocess\n'
+      'from scalable_agent.process import signals\n'
+      'with signals.stop_on_signals() as stop:\n'
+      '  subprocess.Popen(["sh", "-c", f"while kill -TERM {os.getpid()}; do :; '
+      'done"], stderr=subprocess.DEVNULL)\n'
+      '  stop.wait()\n')
+  for _ in range(3):
+    result = subprocess.run([sys.executable, '-c', code], check=False,
+                            stderr=subprocess.DEVNULL)
+    assert result.returncode == 0
+
+
 def test_without_a_signal_all_is_as_before():
   with signals.stop_on_signals() as stop:
     pass
