@@ -1,6 +1,7 @@
 """Fake environments, made in worker processes as 'tests.fakes:<function>'."""
 
 import os
+import subprocess
 import sys
 import time
 
@@ -89,6 +90,37 @@ class WrongObservationEnvironment(CountingEnvironment):
     return vector.astype(np.float64), numbers
 
 
+class BrokenEnvironment(CountingEnvironment):
+  """Returns something else in the step of a given number, 0 the first output.
+
+  `part` is what is replaced by `value`, a Python expression: 'vector' (the
+  first array of the observation), 'observation', 'reward', 'done' or 'result',
+  which is all of these.
+  """
+
+  def __init__(self, part, value, breaking_step, **kwargs):
+    super().__init__(**kwargs)
+    self._part = part
+    self._value = value
+    self._breaking_step = breaking_step
+
+  def _replaced(self, part, value):
+    if (part, self._total_step) != (self._part, self._breaking_step):
+      return value
+    return eval(self._value, {'np': np})  # pylint: disable=eval-used
+
+  def _observe(self):
+    vector, numbers = super()._observe()
+    return self._replaced(
+        'observation', (self._replaced('vector', vector), numbers))
+
+  def step(self, action):
+    reward, done, observation = super().step(action)
+    return self._replaced('result', (
+        self._replaced('reward', reward), self._replaced('done', done),
+        observation))
+
+
 def counting(**kwargs):
   return CountingEnvironment(**kwargs)
 
@@ -114,6 +146,29 @@ def with_actions(num_actions, **kwargs):
   environment = CountingEnvironment(**kwargs)
   environment.num_actions = num_actions
   return environment
+
+
+def broken(**kwargs):
+  return BrokenEnvironment(**kwargs)
+
+
+def with_child(is_forked=False, **kwargs):
+  """Makes an environment that has a process; its identity is the child's id."""
+  if is_forked:
+    pid = os.fork()
+    if not pid:
+      time.sleep(1000.0)
+      os._exit(0)
+  else:
+    pid = subprocess.Popen(['sleep', '1000']).pid
+  return CountingEnvironment(identity=pid, **kwargs)
+
+
+def with_slow_successors(seed, first_seed, **kwargs):
+  """Makes an environment that is never made anew in any time."""
+  if seed != first_seed:
+    time.sleep(1000.0)
+  return CountingEnvironment(**kwargs)
 
 
 def seeded(seed, **kwargs):

@@ -39,6 +39,12 @@ class EnvironmentSettings:
   full_action_set: bool = setting(
       False, 'Use all 18 actions of Atari instead of the game\'s own. '
       '(atari57: yes.)', _WEIGHTS | settings.ACTORS | settings.AGENT)
+  environment_timeout_secs: float = setting(
+      600., 'Seconds for a step, the start of an episode, or the making of an '
+      'environment. One that takes longer hangs, and is replaced; several that '
+      'share a process are replaced together. (DeepMind Lab compiles maps for '
+      'up to 40 s, and longer where there are more processes than cores. '
+      'Atari: unused.)', settings.NOWHERE, settings.POSITIVE)
   dataset_path: str = setting(
       '', 'Directory of the images that two psychlab_* levels show.',
       settings.NOWHERE)

@@ -48,5 +48,6 @@ class RunSettings:
       10., 'Seconds between two log entries.', settings.NOWHERE,
       settings.POSITIVE)
   batch_timeout_secs: float = setting(
-      600., 'Seconds without a batch after which training gives up.',
+      1200., 'Seconds without a batch after which training gives up. Less than '
+      '--environment_timeout_secs and no environment that hangs is replaced.',
       settings.NOWHERE, settings.POSITIVE)

@@ -17,7 +17,8 @@ class CompositePool(environments.Pool):
   """The environments of several pools as those of one.
 
   Members take turns: `recv` waits for those that were sent to longest ago, so
-  that none is passed over, while the others step.
+  that none is passed over, while the others step. A member that hangs holds up
+  all, so it is for members that do not, such as those of `atari`.
   """
 
   def __init__(self, pools, batch_size=0):

@@ -35,9 +35,6 @@ _OBSERVATIONS = ['RGB_INTERLEAVED', 'INSTR']
 # Keeps the episodes of tests apart from those of training, as released.
 _TEST_MIXER_SEED = 0x600D5EED
 _MAX_SEED = 2**31 - 1
-# Maps are compiled for up to 40 s, and longer where there are more processes
-# than cores.
-_STEP_TIMEOUT_SECONDS = 600.
 
 
 def short_name(level_name):
@@ -135,7 +132,7 @@ def make_pool(level_names, seed, height, width, num_action_repeats,
     dataset_path: Directory of the images of some psychlab levels, or ''.
     level_cache_dir: See `level_cache.LocalLevelCache`; '' for none.
     is_test: Whether to play the test's levels and episodes.
-    **kwargs: See `ProcessPool`.
+    **kwargs: See `ReplacingProcessPool`.
 
   Returns:
     A `ReplacingProcessPool`, whose `level_names` are short.
@@ -154,7 +151,7 @@ def make_pool(level_names, seed, height, width, num_action_repeats,
             dataset_path=dataset_path, level_cache_dir=level_cache_dir,
             is_test=is_test)
        for i, name in enumerate(level_names)],
-      step_timeout_seconds=_STEP_TIMEOUT_SECONDS, **kwargs)
+      **kwargs)
 
 
 class DmLabEnvironment:

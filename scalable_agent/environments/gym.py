@@ -11,7 +11,7 @@ import numpy as np
 
 from scalable_agent.environments import ArraySpec
 from scalable_agent.environments import PoolError
-from scalable_agent.environments import process_pool
+from scalable_agent.environments import contract
 
 PREFIX = 'gym:'
 
@@ -28,20 +28,22 @@ def make_pool(level_name, num_environments, seed, num_action_repeats=1,
     num_environments: Number of environments, N.
     seed: An int; environment i is seeded with `seed + i`.
     num_action_repeats: Environment steps per action.
-    num_processes: See `ProcessPool`, also for the batch sizes in `kwargs`.
+    num_processes: See `ReplacingProcessPool`, also for what is in `kwargs`.
 
   Returns:
-    A `ProcessPool`.
+    A `ReplacingProcessPool`.
 
   Raises:
     PoolError: The level is unknown, needs a missing package, or has spaces
       that are not supported.
   """
+  # The pool's processes import this module, and have no use for that one.
+  from scalable_agent.environments import replacing_pool
   kwargs_per_environment = [
       {'level_name': level_name, 'seed': seed + i,
        'num_action_repeats': num_action_repeats}
       for i in range(num_environments)]
-  return process_pool.ProcessPool(
+  return replacing_pool.ReplacingProcessPool(
       __name__ + ':make_environment', kwargs_per_environment,
       num_processes=num_processes, **kwargs)
 
@@ -57,7 +59,10 @@ def make_environment(level_name, seed, num_action_repeats=1):
 class GymEnvironment:
   """Gives a Gymnasium environment the interface that `ProcessPool` wants.
 
-  Vectors are float32 (or uint8) [size], images [height, width, channels].
+  Vectors are float32 (or uint8) [size], images [height, width, channels]. What
+  the environment observes has to have the shape of its space. Where the space
+  is one of floats, it may consist of numbers of any type, also in a list; where
+  it is one of uint8, of whole numbers from 0 to 255.
 
   Attributes:
     level_name: A string.
@@ -73,17 +78,21 @@ class GymEnvironment:
     self._num_action_repeats = num_action_repeats
     self.num_actions, self._first_action = _check_actions(
         level_name, environment.action_space)
-    self.observation_spec = (
-        _observation_spec(level_name, environment.observation_space),)
+    spec = _observation_spec(level_name, environment.observation_space)
+    self.observation_spec = (spec,)
+    self._shape, self._dtype = environment.observation_space.shape, spec.dtype
+    self._adds_channel = len(self._shape) == 2
 
   def initial(self):
     """Starts the first episode, the seeded one.
 
     Returns:
       The observation, a tuple of one array.
+
+    Raises:
+      ContractError: The environment returned something else.
     """
-    observation, _ = self._environment.reset(seed=self._seed)
-    return self._convert(observation)
+    return self._reset(seed=self._seed)
 
   def step(self, action):
     """Repeats an action until the episode ends or it has been often enough.
@@ -94,27 +103,71 @@ class GymEnvironment:
     Returns:
       The sum of rewards, a float; whether the episode was terminated or
       truncated; and the observation, which then is the next episode's first.
+
+    Raises:
+      ContractError: The environment returned something else.
     """
     reward = 0.0
     for _ in range(self._num_action_repeats):
-      observation, one_reward, terminated, truncated, _ = (
-          self._environment.step(self._first_action + action))
-      reward += float(one_reward)
+      result = self._environment.step(self._first_action + action)
+      try:
+        observation, one_reward, terminated, truncated, _ = result
+      except (TypeError, ValueError) as e:
+        raise contract.refusal(
+            'what it returned', result,
+            '(observation, reward, terminated, truncated, info)') from e
+      reward += (one_reward if type(one_reward) is float else
+                 contract.to_reward(one_reward))
+      if type(terminated) is not bool:
+        terminated = contract.to_bool(terminated, 'terminated')
+      if type(truncated) is not bool:
+        truncated = contract.to_bool(truncated, 'truncated')
       if terminated or truncated:
-        observation, _ = self._environment.reset()
-        return reward, True, self._convert(observation)
+        return reward, True, self._reset()
     return reward, False, self._convert(observation)
 
   def close(self):
     """Frees what the environment holds."""
     self._environment.close()
 
+  def _reset(self, **kwargs):
+    result = self._environment.reset(**kwargs)
+    try:
+      observation, _ = result
+    except (TypeError, ValueError) as e:
+      raise contract.refusal(
+          'what its reset returned', result, '(observation, info)') from e
+    return self._convert(observation)
+
   def _convert(self, observation):
-    spec, = self.observation_spec
-    observation = np.asarray(observation, spec.dtype)
-    if observation.ndim == 2:
+    if (type(observation) is not np.ndarray or
+        observation.dtype is not self._dtype or
+        observation.shape != self._shape):
+      observation = _cast(observation, self._shape, self._dtype)
+    if self._adds_channel:
       observation = observation[:, :, np.newaxis]
     return (observation,)
+
+
+def _cast(value, shape, dtype):
+  """Returns an observation as an array, see `GymEnvironment`.
+
+  Args:
+    value: Of any type.
+    shape: The array's, a tuple.
+    dtype: The array's, uint8 or float32.
+
+  Raises:
+    ContractError: It has another shape, or consists of something else than such
+      numbers.
+  """
+  array = contract.as_array(value, shape, dtype)
+  kinds = 'fiub' if dtype.kind == 'f' else 'iub'
+  if array.shape == shape and array.dtype.kind in kinds:
+    converted = array.astype(dtype, copy=False)
+    if dtype.kind == 'f' or converted is array or (converted == array).all():
+      return converted
+  raise contract.observation_refusal(value, shape, dtype)
 
 
 def _make(level_name):

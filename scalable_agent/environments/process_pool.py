@@ -24,13 +24,10 @@ from scalable_agent.environments import Pool
 from scalable_agent.environments import PoolError
 from scalable_agent.environments import PoolOutput
 from scalable_agent.environments import StepOutput
-from scalable_agent.environments import StepOutputInfo
+from scalable_agent.environments import episode_totals
+from scalable_agent.environments import ready_queue
 from scalable_agent.environments import worker as worker_lib
-from scalable_agent.environments.worker_process import WorkerProcess
-
-# For ending when asked, and on SIGTERM; what gets SIGKILL is only to be reaped.
-_GRACE_SECONDS = 1.0
-_KILL_GRACE_SECONDS = 10.0
+from scalable_agent.environments import worker_process
 
 
 class ProcessPool(Pool):
@@ -48,6 +45,9 @@ class ProcessPool(Pool):
     step(action: int) -> (reward: float, done: bool, observation). When done,
       the observation is the first one of the next episode.
     close()
+
+  What they return is checked, see `contract`. Processes that they start end
+  with them, unless those leave the process group.
   """
 
   def __init__(self, factory, kwargs_per_environment, num_processes=None,
@@ -104,12 +104,15 @@ class ProcessPool(Pool):
     """
     with self._lock:
       self._check_usable()
-      if self._awaiting.all():
+      if self._num_awaiting == self.num_environments:
         raise ValueError('all environments await an action')
       self._poll(0)
       while (wait := self._seconds_until_due()) != 0:
         self._poll(wait)
-      return self._make_output(self._take_ready())
+      ids = self._ready.take(self._maximum)
+      self._awaiting[ids] = True
+      self._num_awaiting += len(ids)
+      return self._make_output(ids)
 
   def send(self, ids, actions):
     """Steps environments.
@@ -128,6 +131,7 @@ class ProcessPool(Pool):
       ids, actions = self._checked_step(ids, actions)
       self._arrays.action[ids] = actions
       self._awaiting[ids] = False
+      self._num_awaiting -= len(ids)
       self._step(ids)
 
   def close(self):
@@ -156,12 +160,10 @@ class ProcessPool(Pool):
 
   def _make_bookkeeping(self):
     self._awaiting = np.zeros(self.num_environments, np.bool_)
-    self._is_first = np.ones(self.num_environments, np.bool_)
-    self._episode_return = np.zeros(self.num_environments, np.float32)
-    self._episode_step = np.zeros(self.num_environments, np.int32)
+    self._num_awaiting = 0
+    self._totals = episode_totals.EpisodeTotals(self.num_environments)
     self._owner = np.zeros(self.num_environments, np.int32)
-    self._ready = collections.deque()  # Of (time in seconds, ids).
-    self._num_ready = 0
+    self._ready = ready_queue.ReadyQueue()
     self._buffer = bytearray(worker_lib.MAXIMUM_MESSAGE_BYTES)
     self._arrays = None
     self._error = None
@@ -184,10 +186,9 @@ class ProcessPool(Pool):
     bounds = [self.num_environments * i // num_processes
               for i in range(num_processes + 1)]
     for first, end in zip(bounds, bounds[1:]):
-      worker = WorkerProcess(range(first, end), self._memory_fd)
       self._owner[first:end] = len(self._workers)
-      self._workers.append(worker)
-      self._introduce(worker)
+      self._workers.append(self._start_worker(range(first, end)))
+      self._introduce(self._workers[-1])
     while any(worker.info is None for worker in self._workers):
       self._poll(None)
     self._adopt_info([i for worker in self._workers for i in worker.info])
@@ -195,6 +196,13 @@ class ProcessPool(Pool):
         self._memory_fd, self.num_environments, self.observation_spec)
     for worker in self._workers:
       self._begin(worker)
+
+  def _start_worker(self, ids):
+    try:
+      return worker_process.WorkerProcess(ids, self._memory_fd)
+    except OSError as e:
+      self._fail(f'{self._describe(ids)}: a process cannot be started: '
+                 f'{e.strerror or e}')
 
   def _introduce(self, worker):
     """Listens to a new worker, and asks it to make its environments."""
@@ -211,16 +219,21 @@ class ProcessPool(Pool):
 
   def _begin(self, worker):
     """Asks a worker that has made its environments for the first outputs."""
+    self._arrays.stepping[worker.ids.start] = worker.ids.start
     self._deliver(worker, json.dumps(
-        worker_lib.specs_to_json(self.observation_spec)).encode())
+        worker_lib.specs_to_json(self.observation_spec)).encode(),
+                  num_answers=len(worker.ids))
 
   def _step(self, ids):
     """Asks the workers to step environments, int32 [K]."""
     ids_by_owner = collections.defaultdict(lambda: array.array('i'))
     for owner, i in zip(self._owner[ids].tolist(), ids.tolist()):
       ids_by_owner[owner].append(i)
-    for owner, its_ids in ids_by_owner.items():
-      self._deliver(self._workers[owner], its_ids.tobytes())
+    # A worker may be replaced while a message to another one is delivered.
+    messages = [(self._workers[owner], its_ids)
+                for owner, its_ids in ids_by_owner.items()]
+    for worker, its_ids in messages:
+      self._deliver(worker, its_ids.tobytes(), num_answers=len(its_ids))
 
   def _adopt_info(self, info):
     self.level_names = [level_name for level_name, _, _ in info]
@@ -271,25 +284,34 @@ class ProcessPool(Pool):
       return
     kind, content = self._buffer[:1], self._buffer[1:num_bytes]
     if kind == worker_lib.READY:
-      self._add_ready(np.frombuffer(content, np.int32))
+      ids = np.frombuffer(content, np.int32)
+      worker.has_begun = True
+      worker.answer(len(ids))
+      self._add_ready(worker.owes_since, ids)
     elif kind == worker_lib.INFO:
       self._add_info(worker, json.loads(content))
     else:
-      environment_id, text, is_complete = json.loads(content)
+      environment_id, text, is_complete, is_final = json.loads(content)
       ids = worker.ids if environment_id is None else [environment_id]
-      self._lose(
-          worker,
-          text if is_complete else '{}: {}'.format(self._describe(ids), text))
+      if not is_complete:
+        text = '{}: {}'.format(self._describe(ids), text)
+      if is_final:
+        self._fail(text)
+      self._lose(worker, text)
 
   def _add_info(self, worker, info):
     worker.info = info
+    worker.answer(1)
 
-  def _add_ready(self, ids):
-    self._ready.append((time.monotonic(), ids))
-    self._num_ready += len(ids)
+  def _add_ready(self, now, ids):
+    self._ready.add(now, ids)
 
   def _lose(self, unused_worker, text):
     """Deals with a worker that is, or will be, of no use; `text` says why."""
+    self._fail(text)
+
+  def _fail(self, text):
+    """Ends the use of the pool."""
     self._error = text
     raise PoolError(text)
 
@@ -299,44 +321,30 @@ class ProcessPool(Pool):
 
   def _seconds_until_due(self):
     """Returns how long to wait for more; None is forever."""
-    if not self._num_ready:
+    num_ready = len(self._ready)
+    if not num_ready:
       return None
-    num_known = self._num_ready + np.count_nonzero(self._awaiting)
-    if self._num_ready >= self._minimum or num_known == self.num_environments:
+    if num_ready >= self._minimum:
+      return 0
+    num_known = num_ready + self._num_awaiting + self._count_absent()
+    if num_known == self.num_environments:
       return 0
     if self._timeout is None:
       return None
-    return max(0, self._ready[0][0] + self._timeout - time.monotonic())
+    return max(0, self._ready.since + self._timeout - time.monotonic())
 
-  def _take_ready(self):
-    """Returns the ids, int32 [K], of what has been ready the longest."""
-    chunks, room = [], self._maximum
-    while self._ready and room:
-      since, ids = self._ready.popleft()
-      if len(ids) > room:
-        self._ready.appendleft((since, ids[room:]))
-        ids = ids[:room]
-      chunks.append(ids)
-      room -= len(ids)
-    ids = np.concatenate(chunks)
-    self._num_ready -= len(ids)
-    self._awaiting[ids] = True
-    return ids
+  def _count_absent(self):
+    """Returns how many are neither ready, nor awaiting, nor being stepped."""
+    return 0
 
   def _make_output(self, ids):
     # Indexing with an array copies.
     reward, done = self._arrays.reward[ids], self._arrays.done[ids]
-    is_first = self._is_first[ids]
-    info = StepOutputInfo(
-        self._episode_return[ids] + reward, self._episode_step[ids] + ~is_first)
-    self._episode_return[ids] = np.where(done, 0, info.episode_return)
-    self._episode_step[ids] = np.where(done, 0, info.episode_step)
-    self._is_first[ids] = False
+    info, is_first, is_last = self._totals.add(ids, reward, done)
     observation = tuple(
         values[ids] for values in self._arrays.observation)
-    return PoolOutput(
-        ids, StepOutput(reward, info, done, observation), is_first,
-        done & ~is_first)
+    return PoolOutput(ids, StepOutput(reward, info, done, observation),
+                      is_first, is_last)
 
   def _checked_step(self, ids, actions):
     """Returns `send`'s arguments as int32 arrays, or raises ValueError."""
@@ -349,21 +357,24 @@ class ProcessPool(Pool):
     if ids.dtype.kind not in 'iu' or actions.dtype.kind not in 'iu':
       raise ValueError('ids of {} and actions of {} are not integers'.format(
           ids.dtype, actions.dtype))
-    if ids.min() < 0 or ids.max() >= self.num_environments:
+    # Of few numbers, lists are faster.
+    listed_ids, listed_actions = ids.tolist(), actions.tolist()
+    if min(listed_ids) < 0 or max(listed_ids) >= self.num_environments:
       raise ValueError('ids {} are not all between 0 and {}'.format(
-          ids.tolist(), self.num_environments - 1))
-    if actions.min() < 0 or actions.max() >= self.num_actions:
+          listed_ids, self.num_environments - 1))
+    if min(listed_actions) < 0 or max(listed_actions) >= self.num_actions:
       raise ValueError('actions {} are not all between 0 and {}'.format(
-          actions.tolist(), self.num_actions - 1))
+          listed_actions, self.num_actions - 1))
     ids, actions = ids.astype(np.int32), actions.astype(np.int32)
     if not self._awaiting[ids].all():
       raise ValueError('environments {} do not await an action'.format(
           ids[~self._awaiting[ids]].tolist()))
-    if np.bincount(ids).max() > 1:
-      raise ValueError('ids {} are not distinct'.format(ids.tolist()))
+    if len(set(listed_ids)) < len(listed_ids):
+      raise ValueError('ids {} are not distinct'.format(listed_ids))
     return ids, actions
 
-  def _deliver(self, worker, message):
+  def _deliver(self, worker, message, num_answers=1):
+    worker.owe(num_answers)
     # With hundreds of single steps under way both directions can fill up; to
     # take what has arrived keeps the worker, and so this, from blocking.
     while not worker.send(message):
@@ -377,11 +388,4 @@ def _release(owner_pid, workers, selector, fds):
   selector.close()
   for fd in fds:
     os.close(fd)
-  for ask, grace in ((WorkerProcess.hang_up, _GRACE_SECONDS),
-                     (WorkerProcess.terminate, _GRACE_SECONDS),
-                     (WorkerProcess.kill, _KILL_GRACE_SECONDS)):
-    for worker in workers:
-      ask(worker)
-    deadline = time.monotonic() + grace
-    if all([worker.has_ended(deadline) for worker in workers]):
-      return
+  worker_process.end_all(workers)

@@ -9,6 +9,8 @@ import numpy as np
 from scalable_agent.environments import process_pool
 
 _KILL_GRACE_SECONDS = 10.0
+# No system waits for an infinite time limit in one go.
+_LONGEST_WAIT_SECONDS = 3600.0
 # Added to the seed of what is started anew, once per time.
 _SEED_STEP = 1_000_003
 _NUM_SEEDS = 2**31 - 1
@@ -18,14 +20,18 @@ class ReplacingProcessPool(process_pool.ProcessPool):
   """A `ProcessPool` that outlives its workers.
 
   If a worker ends, raises or does not answer in time, the pool makes its
-  environments anew in another process. The first output of each has `is_first`
-  set. The pool ignores an action that was meant for the old environment. If the
-  factory's arguments have a `seed`, the new environment gets another one: with
-  the same seed it might die the same way again.
+  environments anew in another process: all of them, also those that only share
+  the process with the one that failed. The others go on meanwhile, and `recv`
+  does not wait for the new ones to reach its minimum. The first output of each
+  new one has `is_first` set. The pool ignores an action that was meant for the
+  old environment. If the factory's arguments have a `seed`, the new environment
+  gets another one: with the same seed it might die the same way again.
 
-  An environment that fails before its first output is not replaced, nor is one
-  that keeps failing: then the pool raises `PoolError`, as `ProcessPool` does at
-  the first failure.
+  Some failures end the use of the pool, and it raises `PoolError`, as
+  `ProcessPool` does at the first failure:
+    an environment fails before its first output,
+    it keeps failing,
+    it returns what it must not, see `contract`.
 
   Attributes:
     num_replaced: Workers replaced so far.
@@ -40,8 +46,9 @@ class ReplacingProcessPool(process_pool.ProcessPool):
       factory: See `ProcessPool`, also for what is not named here.
       kwargs_per_environment: Likewise.
       num_processes: Likewise, but by default one per environment.
-      step_timeout_seconds: A worker without an answer for so long is stuck; the
-        time includes the start of an episode, and the making of what is new.
+      step_timeout_seconds: A worker that owes an answer and gives none for so
+        long is stuck; the time includes the start of an episode, and the making
+        of what is new.
       maximum_losses: How often a worker may be replaced within the window.
       loss_window_seconds: Length of the window.
       **kwargs: See `ProcessPool`.
@@ -58,72 +65,102 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     self._loss_window = loss_window_seconds
     self._loss_times = collections.defaultdict(collections.deque)
     self._lost = {}
-    self._has_begun = np.zeros(count, np.bool_)
-    # When an environment is stuck; infinity where it has nothing to do.
-    self._deadline = np.full(count, time.monotonic() + step_timeout_seconds)
+    # Nothing is stuck before that time of the monotonic clock.
+    self._next_check = time.monotonic() + step_timeout_seconds
+    # Workers that are making environments anew; some may have done so.
+    self._new = set()
     # New environments where the old one's next action is still to come, and
     # those of them whose first output is there.
     self._owes_action = np.zeros(count, np.bool_)
     self._is_early = np.zeros(count, np.bool_)
+    self._any_owes_action = False
     super().__init__(factory, kwargs_per_environment, num_processes or count,
                      **kwargs)
 
   def _step(self, ids):
-    # A worker may be lost while a message to another one is delivered.
+    super()._step(self._take_owed(ids) if self._any_owes_action else ids)
+
+  def _take_owed(self, ids):
+    """Returns those whose action is not meant for an old environment."""
     ignored = self._owes_action[ids]
     self._owes_action[ids] = False
+    self._any_owes_action = self._owes_action.any()
     early = ids[self._is_early[ids]]
     self._is_early[ids] = False
     if len(early):
-      self._add_ready(early)
-    ids = ids[~ignored]
-    self._deadline[ids] = time.monotonic() + self._step_timeout
-    super()._step(ids)
+      self._ready.add(time.monotonic(), early)
+    return ids[~ignored]
 
   def _add_info(self, worker, info):
     super()._add_info(worker, info)
     if self._arrays is not None:
       self._begin(worker)
 
-  def _add_ready(self, ids):
-    self._has_begun[ids] = True
-    self._deadline[ids] = np.inf
-    is_early = self._owes_action[ids]
-    self._is_early[ids] = is_early
-    if not is_early.all():
-      super()._add_ready(ids[~is_early])
+  def _add_ready(self, now, ids):
+    if self._any_owes_action:
+      is_early = self._owes_action[ids]
+      self._is_early[ids] = is_early
+      ids = ids[~is_early]
+      if not len(ids):
+        return
+    self._ready.add(now, ids)
+
+  def _count_absent(self):
+    count = 0
+    for worker in list(self._new):
+      if worker.has_begun:
+        self._new.remove(worker)
+      else:
+        ids = slice(worker.ids.start, worker.ids.stop)
+        count += np.count_nonzero(~self._awaiting[ids])
+    return count
 
   def _poll(self, timeout):
-    left = max(0., self._deadline.min() - time.monotonic())
-    if timeout is not None:
-      left = min(left, timeout)
-    super()._poll(None if left == np.inf else left)
+    left = self._next_check - time.monotonic()
+    if timeout is None or timeout > left:
+      timeout = max(0., min(left, _LONGEST_WAIT_SECONDS))
+    super()._poll(timeout)
     # No sooner, for what was polled may have more to say of what is lost.
-    self._find_stuck()
+    if left <= 0:
+      self._find_stuck()
     while self._lost:
       self._replace(*self._lost.popitem())
 
   def _find_stuck(self):
     now = time.monotonic()
-    for owner in np.unique(self._owner[self._deadline <= now]):
-      worker = self._workers[owner]
-      self._lose(worker, '{}: no answer within {:g} s{}'.format(
-          self._describe(worker.ids), self._step_timeout, worker.last_words()))
+    self._next_check = now + self._step_timeout
+    for worker in self._workers:
+      if not worker.num_owed:
+        continue
+      due = worker.owes_since + self._step_timeout
+      if due > now:
+        self._next_check = min(self._next_check, due)
+      else:
+        self._lose(worker, self._describe_stuck(worker))
+
+  def _describe_stuck(self, worker):
+    ids, shared = worker.ids, ''
+    if worker.info is not None and len(ids) > 1:
+      shared = f', in a process with environments {ids[0]} to {ids[-1]}'
+      ids = [int(self._arrays.stepping[ids[0]])]
+    return (f'{self._describe(ids)}{shared}: no answer within '
+            f'{self._step_timeout:g} s (--environment_timeout_secs)'
+            f'{worker.last_words()}')
 
   def _lose(self, worker, text):
     self._lost.setdefault(worker, text)
 
   def _replace(self, worker, text):
     ids = np.arange(worker.ids.start, worker.ids.stop)
-    if not self._has_begun[ids].all():
-      super()._lose(worker, text)
+    if not worker.has_begun and worker not in self._new:
+      self._fail(text)
     index = self._owner[ids[0]]
     now = time.monotonic()
     times = self._loss_times[index]
     while times and times[0] < now - self._loss_window:
       times.popleft()
     if len(times) >= self._maximum_losses:
-      super()._lose(worker, '{} losses within {:g} s, the last: {}'.format(
+      self._fail('{} losses within {:g} s, the last: {}'.format(
           len(times) + 1, now - times[0], text))
     times.append(now)
     logging.warning('%s. Starting it anew.', text)
@@ -131,17 +168,17 @@ class ReplacingProcessPool(process_pool.ProcessPool):
 
     self._end(worker)
     self._forget(ids)
-    self._deadline[ids] = now + self._step_timeout
     for i in ids:
       if 'seed' in self._kwargs[i]:
         seed = (self._kwargs[i]['seed'] + _SEED_STEP) % _NUM_SEEDS
         self._kwargs[i] = dict(self._kwargs[i], seed=seed)
-    self._workers[index] = process_pool.WorkerProcess(
-        worker.ids, self._memory_fd)
-    self._introduce(self._workers[index])
+    new = self._workers[index] = self._start_worker(worker.ids)
+    self._new.add(new)
+    self._introduce(new)
 
   def _end(self, worker):
     """Ends a worker for good: its successor will write to the same memory."""
+    self._new.discard(worker)
     for channel in (worker.control, worker.output):
       if channel in self._selector.get_map():
         self._selector.unregister(channel)
@@ -151,13 +188,8 @@ class ReplacingProcessPool(process_pool.ProcessPool):
 
   def _forget(self, ids):
     """Drops what is known of the episodes of environments, int [K]."""
-    ready = [(since, chunk[~np.isin(chunk, ids)])
-             for since, chunk in self._ready]
-    self._ready = collections.deque(
-        (since, chunk) for since, chunk in ready if len(chunk))
-    self._num_ready = sum(len(chunk) for _, chunk in self._ready)
+    self._ready.remove(ids)
+    self._totals.begin_anew(ids)
     self._owes_action[ids] = self._awaiting[ids]
+    self._any_owes_action = self._owes_action.any()
     self._is_early[ids] = False
-    self._is_first[ids] = True
-    self._episode_return[ids] = 0.
-    self._episode_step[ids] = 0

@@ -10,7 +10,6 @@ import numpy as np
 from scalable_agent.environments import ArraySpec
 from scalable_agent.environments import DEFAULT_ACTION_SET
 from scalable_agent.environments import PoolError
-from scalable_agent.environments import process_pool
 
 PREFIX = 'synthetic:'
 
@@ -65,16 +64,18 @@ def make_pool(level_name, num_environments, seed, height, width, **kwargs):
     seed: An int; environment i is seeded with `seed + i`.
     height: Of the frame, in pixels.
     width: Of the frame, in pixels.
-    **kwargs: See `ProcessPool`.
+    **kwargs: See `ReplacingProcessPool`.
 
   Returns:
-    A `ProcessPool`.
+    A `ReplacingProcessPool`.
 
   Raises:
     PoolError: The level's name is malformed.
   """
+  # The pool's processes import this module, and have no use for that one.
+  from scalable_agent.environments import replacing_pool
   parse(level_name)
-  return process_pool.ProcessPool(
+  return replacing_pool.ReplacingProcessPool(
       __name__ + ':SyntheticEnvironment',
       [dict(level_name=level_name, seed=seed + i, height=height, width=width)
        for i in range(num_environments)],

@@ -7,7 +7,7 @@ DIRECTORY`, of which two are file descriptors inherited from the pool's process:
     saying which environments to make, a JSON list of the observation's specs,
     and from then on int32 ids of environments to step. The worker answers with
     one byte of `INFO`, `READY` or `ERROR` and what those constants say. When
-    the socket ends, so does the worker.
+    the socket ends, so does the worker, and all that its environments started.
   MEMORY: A file without a name that holds everything of `SharedArrays`.
   DIRECTORY: Where temporary files go; removed at the end.
 
@@ -33,10 +33,13 @@ import numpy as np
 
 from scalable_agent.environments import ArraySpec
 from scalable_agent.environments import PoolError
+from scalable_agent.environments import contract
 
 INFO = b'i'   # JSON, for each environment: [level name, actions, specs].
 READY = b'r'  # int32 ids of environments whose rows are filled in.
-ERROR = b'e'  # JSON: [id or null, text, whether the text stands by itself].
+# JSON: [id or null, text, whether the text stands by itself, whether a new
+# environment would do the same].
+ERROR = b'e'
 
 MAXIMUM_MESSAGE_BYTES = 1 << 18
 
@@ -46,16 +49,19 @@ MAXIMUM_MESSAGE_BYTES = 1 << 18
 _REPORT_SECONDS = 0.001
 
 _ALIGNMENT_BYTES = 64
+_ARRAY = np.ndarray  # It is looked up in every step.
 _MAXIMUM_TEXT_LENGTH = 2000
 _ABANDONED_GRACE_SECONDS = 3.0
 
 SharedArrays = collections.namedtuple(
-    'SharedArrays', 'action reward done observation')
+    'SharedArrays', 'action reward done stepping observation')
 SharedArrays.__doc__ = """What pool and workers exchange, by environment id.
 
   action: int32 [N], written by the pool before it asks for a step.
   reward: float32 [N], written by the worker, like all that follows.
   done: bool [N].
+  stepping: int32 [N], at the first id of a worker the id of the environment
+    that it steps, or that it stepped last.
   observation: A tuple of arrays [N, ...], one for each observation spec.
 """
 
@@ -73,7 +79,7 @@ def map_arrays(memory_fd, num_environments, observation_spec):
     `SharedArrays`; the mapping lives as long as they do.
   """
   specs = [ArraySpec((), np.int32), ArraySpec((), np.float32),
-           ArraySpec((), np.bool_), *observation_spec]
+           ArraySpec((), np.bool_), ArraySpec((), np.int32), *observation_spec]
   specs = [ArraySpec((num_environments, *spec.shape), np.dtype(spec.dtype))
            for spec in specs]
   offsets = [0]
@@ -85,7 +91,7 @@ def map_arrays(memory_fd, num_environments, observation_spec):
   memory = mmap.mmap(memory_fd, offsets[-1])
   arrays = [np.ndarray(spec.shape, spec.dtype, memory, offset)
             for spec, offset in zip(specs, offsets)]
-  return SharedArrays(*arrays[:3], tuple(arrays[3:]))
+  return SharedArrays(*arrays[:4], tuple(arrays[4:]))
 
 
 def specs_to_json(observation_spec):
@@ -113,17 +119,37 @@ def _error_text(error):
   return text
 
 
-def _check_observation(observation, observation_spec):
-  """Raises ValueError where assignment would broadcast or cast silently."""
-  if len(observation) != len(observation_spec):
-    raise ValueError('an observation of {} arrays where its spec has {}'.format(
-        len(observation), len(observation_spec)))
-  for value, spec in zip(observation, observation_spec):
-    value = np.asarray(value)
-    if value.shape != spec.shape or value.dtype != spec.dtype:
-      raise ValueError(
-          'an observation of {} {} where its spec has {} {}'.format(
-              value.dtype, value.shape, spec.dtype, spec.shape))
+class _Slot:
+  """An environment, and the rows that its observations go to.
+
+  Attributes:
+    environment: See `ProcessPool`.
+    step: Its method.
+    num_steps: Steps that were begun since it was made.
+  """
+  __slots__ = ('environment', 'step', 'num_steps', '_rows')
+
+  def __init__(self, environment):
+    self.environment = environment
+    self.step = environment.step
+    self.num_steps = 0
+
+  def set_rows(self, arrays, environment_id):
+    """Takes the environment's rows of arrays [N, ...], in a tuple."""
+    self._rows = [(array[environment_id, ...], array.shape[1:], array.dtype)
+                  for array in arrays]
+
+  def write(self, observation):
+    """Writes an observation, or raises `ContractError`."""
+    rows = self._rows
+    if type(observation) is not tuple or len(observation) != len(rows):
+      contract.check_length(observation, len(rows))
+    for index, value in enumerate(observation):
+      row, shape, dtype = rows[index]
+      if (type(value) is not _ARRAY or value.dtype is not dtype or
+          value.shape != shape):
+        value = contract.to_array(value, shape, dtype)
+      row[...] = value
 
 
 class _Worker:
@@ -132,19 +158,18 @@ class _Worker:
   def __init__(self, control, memory_fd):
     self._control = control
     self._memory_fd = memory_fd
-    self._environments = {}
-    self._current_id = None
-    self._arrays = None
+    self._slots = {}
+    self._first_id = None
+    self._current_id = None  # Of what is being made.
+    self._stepping = None
 
   def run(self):
-    """Serves until the control channel ends. Returns the exit status."""
+    """Serves until the control channel ends."""
     try:
       if self._make_environments() and self._start():
         self._serve()
-      return 0
     except BaseException as error:  # Whatever it is, the pool has to know.
       self._report(error)
-      return 1
     finally:
       self._close_environments()
 
@@ -158,14 +183,16 @@ class _Worker:
       return False
     request = json.loads(message)
     self._num_environments = request['num_environments']
+    self._first_id = request['first_id']
     module, function = request['factory'].split(':')
     factory = getattr(importlib.import_module(module), function)
     for index, kwargs in enumerate(request['kwargs']):
-      self._current_id = request['first_id'] + index
-      self._environments[self._current_id] = factory(**kwargs)
+      self._current_id = self._first_id + index
+      self._slots[self._current_id] = _Slot(factory(**kwargs))
+    environments = [slot.environment for slot in self._slots.values()]
     info = [[environment.level_name, int(environment.num_actions),
              specs_to_json(environment.observation_spec)]
-            for environment in self._environments.values()]
+            for environment in environments]
     self._control.send(INFO + json.dumps(info).encode())
     return True
 
@@ -175,15 +202,18 @@ class _Worker:
     if not message:
       return False
     spec = specs_from_json(json.loads(message))
-    self._arrays = map_arrays(self._memory_fd, self._num_environments, spec)
+    arrays = map_arrays(self._memory_fd, self._num_environments, spec)
     os.close(self._memory_fd)
-    for self._current_id, environment in self._environments.items():
-      observation = environment.initial()
-      _check_observation(observation, spec)
-      self._write_observation(observation)
-      self._arrays.reward[self._current_id] = 0.0
-      self._arrays.done[self._current_id] = True
-    ids = np.array(list(self._environments), np.int32)
+    # Their elements are read and written faster than those of arrays.
+    self._actions, self._rewards, self._dones, self._stepping = map(
+        memoryview, arrays[:4])
+    for i, slot in self._slots.items():
+      self._stepping[self._first_id] = i
+      slot.set_rows(arrays.observation, i)
+      slot.write(slot.environment.initial())
+      self._rewards[i] = 0.0
+      self._dones[i] = True
+    ids = np.array(list(self._slots), np.int32)
     self._control.send(READY + ids.tobytes())
     return True
 
@@ -194,64 +224,90 @@ class _Worker:
   def _step(self, ids):
     # A process that steps one of many environments wakes up with cold caches,
     # and feels every call of NumPy.
-    arrays = self._arrays
+    slots, stepping, first_id = self._slots, self._stepping, self._first_id
+    actions, rewards, dones = self._actions, self._rewards, self._dones
     first, due = 0, time.monotonic() + _REPORT_SECONDS
     for end, i in enumerate(ids, 1):
-      self._current_id = i
-      arrays.reward[i], arrays.done[i], observation = (
-          self._environments[i].step(arrays.action.item(i)))
-      self._write_observation(observation)
+      stepping[first_id] = i
+      slot = slots[i]
+      slot.num_steps += 1
+      result = slot.step(actions[i])
+      try:
+        reward, done, observation = result
+      except (TypeError, ValueError) as e:
+        raise contract.refusal(
+            'what it returned', result, '(reward, done, observation)') from e
+      rewards[i] = (
+          reward if type(reward) is float else contract.to_reward(reward))
+      dones[i] = done if type(done) is bool else contract.to_bool(done)
+      slot.write(observation)
       if end == len(ids) or time.monotonic() >= due:
         self._control.send(READY + ids[first:end].tobytes())
         first, due = end, time.monotonic() + _REPORT_SECONDS
 
-  def _write_observation(self, observation):
-    for array, value in zip(self._arrays.observation, observation):
-      array[self._current_id] = value
-
   def _report(self, error):
-    content = [self._current_id, _error_text(error),
-               isinstance(error, PoolError)]
+    current_id = (self._current_id if self._stepping is None else
+                  self._stepping[self._first_id])
+    text, slot = _error_text(error), self._slots.get(current_id)
+    is_final = isinstance(error, contract.ContractError) and slot is not None
+    if is_final:
+      text = f'at step {slot.num_steps} {text}'
+    content = [current_id, text,
+               isinstance(error, PoolError) and not is_final, is_final]
     try:
       self._control.send(ERROR + json.dumps(content).encode())
     except OSError:
       pass  # The pool is gone, which may well be the error.
 
   def _close_environments(self):
-    for environment in self._environments.values():
+    for slot in self._slots.values():
       try:
-        environment.close()
+        slot.environment.close()
       except Exception:
         traceback.print_exc()
 
 
-def _exit_when_abandoned(control, directory):
+def _end_group():
+  """Ends this process, and with it all that its environments started."""
+  # The group has this id if it is this process's own, and else there is none.
+  os.killpg(os.getpid(), signal.SIGKILL)
+
+
+def _end_when_abandoned(control, directory):
   """Ends a process whose environment hangs when the pool's process died."""
   poll = select.poll()
   poll.register(control, select.POLLRDHUP)
   poll.poll()
   time.sleep(_ABANDONED_GRACE_SECONDS)
   shutil.rmtree(directory, ignore_errors=True)
-  os._exit(1)
+  _end_group()
 
 
 def main(argv):
-  """Runs a worker on what is named in `argv`; returns its status."""
-  # Ctrl-C reaches the whole process group; ending workers is up to the pool.
+  """Runs a worker on what is named in `argv`."""
+  # What environments start is in this group too, unless it leaves it. Ctrl-C
+  # reaches the pool's group alone; ending workers is up to the pool.
+  os.setpgrp()
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   faulthandler.enable()
   control = socket.socket(fileno=int(argv[1]))
+  memory_fd = int(argv[2])
+  # The pool sees by the channel that this process ended: nobody else may hold
+  # it open.
+  control.set_inheritable(False)
+  os.set_inheritable(memory_fd, False)
+  os.register_at_fork(after_in_child=control.close)
   threading.Thread(
-      target=_exit_when_abandoned, args=(control, argv[3]), daemon=True
+      target=_end_when_abandoned, args=(control, argv[3]), daemon=True
   ).start()
   try:
-    return _Worker(control, memory_fd=int(argv[2])).run()
+    _Worker(control, memory_fd).run()
   finally:
     shutil.rmtree(argv[3], ignore_errors=True)
 
 
 if __name__ == '__main__':
-  status = main(sys.argv)
+  main(sys.argv)
   # The environments are closed, and to take the interpreter down in an orderly
   # way costs more than all else when a hundred workers end together.
-  os._exit(status)
+  _end_group()

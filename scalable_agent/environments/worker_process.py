@@ -12,21 +12,33 @@ import time
 
 from scalable_agent.environments import worker as worker_lib
 
+# For ending when asked, and on SIGTERM; what gets SIGKILL is only to be reaped.
 _GRACE_SECONDS = 1.0
+_KILL_GRACE_SECONDS = 10.0
+# Between two looks at whether a process has ended.
+_SHORTEST_PAUSE_SECONDS = 0.0005
+_LONGEST_PAUSE_SECONDS = 0.05
 _PIPE_BYTES = 1 << 16
 _TAIL_BYTES = 4096
 _TAIL_LINES = 10
+_CRASH = 'Fatal Python error'
 
 
 class WorkerProcess:
   """Starts a worker, and speaks to it without ever blocking.
 
   It has a directory for temporary files, which goes when it has ended: an
-  emulator that is killed leaves its files behind.
+  emulator that is killed leaves its files behind. What its environments start
+  is in its process group, which ends with it.
 
   Attributes:
     ids: A range, the environments it holds.
     info: What it said about them, or None until it did.
+    num_owed: How many answers it owes: one for being introduced, and one for
+      each first output and each step of an environment.
+    owes_since: When it last answered, or began to owe, in seconds of the
+      monotonic clock.
+    has_begun: Whether there have been first outputs of its environments.
     control: The socket to it, which never blocks.
     output: Reads what it prints, and never blocks.
   """
@@ -34,6 +46,9 @@ class WorkerProcess:
   def __init__(self, ids, memory_fd):
     self.ids = ids
     self.info = None
+    self.num_owed = 0
+    self.owes_since = None
+    self.has_begun = False
     self._tail = b''
     self.control, remote = socket.socketpair(
         socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -64,6 +79,17 @@ class WorkerProcess:
       pass  # `receive_into` will see it, after the worker's last words.
     return True
 
+  def owe(self, count):
+    """Takes note that it has to answer for `count` more things."""
+    if not self.num_owed:
+      self.owes_since = time.monotonic()
+    self.num_owed += count
+
+  def answer(self, count):
+    """Takes note that it answered for `count` things."""
+    self.num_owed -= count
+    self.owes_since = time.monotonic()
+
   def receive_into(self, buffer):
     """Returns the size of a message in bytes, 0 at the end, None for none."""
     while True:
@@ -83,23 +109,28 @@ class WorkerProcess:
 
   def describe_end(self):
     """Says how the process ended, given that its control channel did."""
-    try:
-      status = self._process.wait(_GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
+    end = None
+    with contextlib.suppress(ChildProcessError):
+      end = self._wait(time.monotonic() + _GRACE_SECONDS)
+    if end is None:
       return 'closed its control channel'
-    if status < 0:
-      text = 'was killed by {}'.format(_signal_name(-status))
+    if end.si_code == os.CLD_EXITED:
+      text = 'exited with status {}'.format(end.si_status)
     else:
-      text = 'exited with status {}'.format(status)
+      text = 'was killed by {}'.format(_signal_name(end.si_status))
     return text + self.last_words()
 
   def last_words(self):
     """Returns the end of what was printed, to append, or ''."""
     self.read_output()
-    lines = self._tail.decode(errors='replace').strip().splitlines()
+    lines = [line.strip() for line in
+             self._tail.decode(errors='replace').splitlines() if line.strip()]
     if not lines:
       return ''
-    return '\n  '.join(['; it last printed', *lines[-_TAIL_LINES:]])
+    crashes = [i for i, line in enumerate(lines) if line.startswith(_CRASH)]
+    # Of a crash the first lines say where it was.
+    first = crashes[-1] if crashes else max(0, len(lines) - _TAIL_LINES)
+    return '; it last printed: ' + ' | '.join(lines[first:first + _TAIL_LINES])
 
   def hang_up(self):
     """Asks the process to end, which it does on losing its control channel."""
@@ -110,19 +141,73 @@ class WorkerProcess:
     self.output.close()
 
   def terminate(self):
-    self._process.terminate()
+    """Sends SIGTERM to the process and to what its environments started."""
+    self._signal(signal.SIGTERM)
 
   def kill(self):
-    self._process.kill()
+    """Sends SIGKILL to the process and to what its environments started."""
+    self._signal(signal.SIGKILL)
 
   def has_ended(self, deadline):
     """Waits until `deadline` of the monotonic clock; returns whether it did."""
-    try:
-      self._process.wait(max(0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-      return False
+    if self._process.returncode is None:
+      with contextlib.suppress(ChildProcessError):
+        if self._wait(deadline) is None:
+          return False
+        self.kill()  # What its environments started.
+      self._process.wait()
     shutil.rmtree(self._directory, ignore_errors=True)
     return True
+
+  def _wait(self, deadline):
+    """Waits for the end of the process, and leaves it to be reaped.
+
+    Until it is, no other process and no other group can get its id.
+
+    Args:
+      deadline: In seconds of the monotonic clock.
+
+    Returns:
+      The result of `os.waitid`, or None if it goes on.
+
+    Raises:
+      ChildProcessError: It was reaped, as where SIGCHLD is ignored.
+    """
+    pause = _SHORTEST_PAUSE_SECONDS
+    while True:
+      end = os.waitid(os.P_PID, self._process.pid,
+                      os.WEXITED | os.WNOHANG | os.WNOWAIT)
+      left = deadline - time.monotonic()
+      if end is not None or left <= 0:
+        return end
+      time.sleep(min(pause, left))
+      pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+  def _signal(self, number):
+    if self._process.returncode is not None:
+      return  # Reaped: its id may be another's.
+    try:
+      os.killpg(self._process.pid, number)
+    except ProcessLookupError:  # It is too young to have a group of its own.
+      self._process.send_signal(number)
+    except PermissionError:
+      pass  # What is left of the group belongs to another user.
+
+
+def end_all(workers):
+  """Ends workers, as gently as they let it.
+
+  Args:
+    workers: A list of `WorkerProcess`.
+  """
+  for ask, grace in ((WorkerProcess.hang_up, _GRACE_SECONDS),
+                     (WorkerProcess.terminate, _GRACE_SECONDS),
+                     (WorkerProcess.kill, _KILL_GRACE_SECONDS)):
+    for worker in workers:
+      ask(worker)
+    deadline = time.monotonic() + grace
+    if all([worker.has_ended(deadline) for worker in workers]):
+      return
 
 
 def _worker_environ():

@@ -124,7 +124,7 @@ def _make_pool(config, layout, seed):
       [levels[i % len(levels)] for i in range(layout.size)], seed,
       config.height, config.width, config.num_action_repeats,
       config.dataset_path, config.level_cache_dir, is_test,
-      **layout_lib.process_pool_options(layout))
+      **layout_lib.process_pool_options(config, layout))
 
 
 SUITE = Suite(

@@ -15,7 +15,7 @@ def _make_pool(config, layout, seed):
   from scalable_agent.environments import gym
   return gym.make_pool(
       config.level_name, layout.size, seed, config.num_action_repeats,
-      **layout_lib.process_pool_options(layout))
+      **layout_lib.process_pool_options(config, layout))
 
 
 SUITE = Suite(

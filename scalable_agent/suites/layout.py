@@ -78,9 +78,18 @@ def refuse_too_few(config, num_levels, noun):
   return None
 
 
-def process_pool_options(layout):
-  """Returns the arguments of a `ProcessPool` that a layout decides, a dict."""
+def process_pool_options(config, layout):
+  """Returns the arguments of a `ReplacingProcessPool` that are not a suite's.
+
+  Args:
+    config: A `config.Config`.
+    layout: A `PoolLayout`.
+
+  Returns:
+    A dict of name to value.
+  """
   return dict(
+      step_timeout_seconds=config.environment_timeout_secs,
       num_processes=layout.num_workers,
       minimum_batch_size=layout.minimum_batch_size,
       maximum_batch_size=layout.maximum_batch_size,

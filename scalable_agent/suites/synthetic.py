@@ -13,7 +13,7 @@ def _make_pool(config, layout, seed):
   from scalable_agent.environments import synthetic
   return synthetic.make_pool(
       config.level_name, layout.size, seed, config.height, config.width,
-      **layout_lib.process_pool_options(layout))
+      **layout_lib.process_pool_options(config, layout))
 
 
 SUITE = Suite(

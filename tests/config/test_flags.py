@@ -32,7 +32,7 @@ _DEFAULTS = dict(
     environment_threads=0, inference_minimum_batch_size=1,
     inference_maximum_batch_size=1024, inference_timeout_ms=100,
     queue_capacity=0, save_checkpoint_secs=120., keep_checkpoints=3,
-    max_failed_saves=10, log_interval_secs=10., batch_timeout_secs=600.)
+    max_failed_saves=10, log_interval_secs=10., batch_timeout_secs=1200.)
 _CHOICES = dict(
     mode=['train', 'test'], job_name=['learner', 'actor'],
     inference=['actor', 'learner'],

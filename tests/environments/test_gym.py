@@ -7,6 +7,7 @@ import pytest
 gymnasium = pytest.importorskip('gymnasium')
 
 from scalable_agent.environments import PoolError
+from scalable_agent.environments import contract
 from scalable_agent.environments import gym
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -16,12 +17,14 @@ class FakeEnvironment(gymnasium.Env):
   """Ends after 5 steps, by truncation in every other episode.
 
   An observation is the number of steps in this episode, in all its elements.
+  `change` makes something else of what a step, or a reset, returns.
   """
 
-  def __init__(self, observation_space, start=0):
+  def __init__(self, observation_space, start=0, change=lambda result: result):
     self.observation_space = observation_space
     self.action_space = gymnasium.spaces.Discrete(3, start=start)
     self.actions = []
+    self._change = change
     self._episode = 0
 
   def _observe(self):
@@ -31,15 +34,15 @@ class FakeEnvironment(gymnasium.Env):
   def reset(self, seed=None, options=None):
     self._step = 0
     self._episode += 1
-    return self._observe(), {}
+    return self._change((self._observe(), {}))
 
   def step(self, action):
     self.actions.append(action)
     self._step += 1
     ended = self._step == 5
     is_odd = bool(self._episode % 2)
-    return (self._observe(), 0.5 * self._step, ended and is_odd,
-            ended and not is_odd, {})
+    return self._change((self._observe(), 0.5 * self._step, ended and is_odd,
+                         ended and not is_odd, {}))
 
 
 def _box(shape, dtype):
@@ -140,6 +143,109 @@ def test_observation_spec(make_fake, shape, dtype, expected):
     assert isinstance(observation, tuple)
     assert (observation[0].shape, observation[0].dtype) == expected
   assert (observation[0] == 1).all()
+
+
+# -- What an environment returns ----------------------------------------------
+
+
+def _changing(index, value):
+  """Returns a `change` of one item of what steps return."""
+  return lambda result: result if len(result) == 2 else (
+      result[:index] + (value,) + result[index + 1:])
+
+
+def _step_changed(make_fake, space, index, value):
+  environment = make_fake(space, change=_changing(index, value))
+  environment.initial()
+  return environment.step(0)
+
+
+@pytest.mark.parametrize('space, value, expected', [
+    (_box((2,), np.float32), np.array([1.5, 2.5]), [1.5, 2.5]),
+    (_box((2,), np.float64), np.array([.1, .2]), [np.float32(.1),
+                                                  np.float32(.2)]),
+    (_box((2,), np.float32), np.array([1, -2]), [1, -2]),
+    (_box((2,), np.float32), [1, 2.5], [1, 2.5]),
+    (_box((2,), np.float32), (True, np.float64(.5)), [1, .5]),
+    (_box((2,), np.float64), np.array([np.nan, 1e300]), [np.nan, np.inf]),
+    (_box((2,), np.uint8), np.array([0, 255]), [0, 255]),
+    (_box((2,), np.uint8), [7, 8], [7, 8]),
+    (_box((1, 2), np.uint8), [[7, 8]], [[[7], [8]]]),
+])
+@pytest.mark.filterwarnings('ignore:overflow')
+def test_observations_that_can_be_converted(make_fake, space, value, expected):
+  _, _, (observation,) = _step_changed(make_fake, space, 0, value)
+  np.testing.assert_array_equal(observation, expected)
+  assert observation.dtype == (
+      np.uint8 if space.dtype == np.uint8 else np.float32)
+
+
+_VECTOR = _box((2,), np.float32)
+
+
+@pytest.mark.parametrize('space, value, seen', [
+    (_VECTOR, np.zeros(1, np.float32), r'float32 \(1,\)'),
+    (_VECTOR, np.zeros([2, 1], np.float32), r'float32 \(2, 1\)'),
+    (_VECTOR, 1.5, 'float 1.5'),
+    (_VECTOR, None, 'None'),
+    (_VECTOR, [None, None], 'list .*'),
+    (_VECTOR, '12', "str '12'"),
+    (_VECTOR, ['1', '2'], 'list .*'),
+    (_VECTOR, np.array(['1', '2']), r'<U1 \(2,\)'),
+    (_VECTOR, np.zeros(2, np.complex64), r'complex64 \(2,\)'),
+    (_VECTOR, [[1.], [1., 2.]], 'list .*'),
+    (_box((2,), np.uint8), np.zeros(2), r'float64 \(2,\)'),
+    (_box((2,), np.uint8), np.array([0, 256]), r'int64 \(2,\)'),
+    (_box((2,), np.uint8), [-1, 0], 'list .*'),
+    (_box((4, 3), np.uint8), np.zeros([3, 4], np.uint8), r'uint8 \(3, 4\)'),
+    (_box((4, 3, 1), np.uint8), np.zeros([4, 3], np.uint8), r'uint8 \(4, 3\)'),
+])
+def test_observations_that_are_refused(make_fake, space, value, seen):
+  """The message says what the space promises."""
+  expected = f'{space.dtype} {space.shape}'.replace('(', r'\(').replace(
+      ')', r'\)')
+  with pytest.raises(
+      contract.ContractError,
+      match=f'^the observation is {seen}, expected {expected}$'):
+    _step_changed(make_fake, space, 0, value)
+
+
+@pytest.mark.parametrize('index, name, value', [
+    (1, 'the reward', None), (1, 'the reward', '3.5'),
+    (1, 'the reward', np.zeros(2)), (2, 'terminated', None),
+    (2, 'terminated', 0), (2, 'terminated', 'False'), (3, 'truncated', 1.)])
+def test_other_values_that_are_refused(make_fake, index, name, value):
+  with pytest.raises(contract.ContractError, match=f'^{name} is '):
+    _step_changed(make_fake, _VECTOR, index, value)
+
+
+@pytest.mark.parametrize('index, value, place, expected', [
+    (1, np.array([1.5]), 0, 1.5), (1, 2, 0, 2.), (2, np.bool_(True), 1, True),
+    (3, np.bool_(True), 1, True)])
+def test_other_values_that_can_be_converted(
+    make_fake, index, value, place, expected):
+  result = _step_changed(make_fake, _VECTOR, index, value)[place]
+  assert (type(result), result) == (type(expected), expected)
+
+
+def test_what_is_not_of_the_length_that_gymnasium_documents(make_fake):
+  short = make_fake(_VECTOR, change=lambda result: result[:4])
+  short.initial()
+  with pytest.raises(contract.ContractError, match=r'of length 4, expected '
+                     r'\(observation, reward, terminated, truncated, info\)$'):
+    short.step(0)
+  with pytest.raises(contract.ContractError, match=(
+      r'^what its reset returned is None, expected \(observation, info\)$')):
+    make_fake(_VECTOR, change=lambda result: None).initial()
+
+
+def test_the_first_observation_of_an_episode_is_checked_too(make_fake):
+  environment = make_fake(_VECTOR, num_action_repeats=5)
+  environment.initial()
+  environment._environment.unwrapped._change = lambda result: (
+      (None, {}) if len(result) == 2 else result)
+  with pytest.raises(contract.ContractError, match='^the observation is None'):
+    environment.step(0)
 
 
 def test_actions_count_from_the_spaces_start(make_fake):

@@ -1,3 +1,4 @@
+import errno
 import os
 import pathlib
 import signal
@@ -11,9 +12,10 @@ import pytest
 
 from scalable_agent.environments import PoolError
 from scalable_agent.environments import process_pool
+from tests.environments.processes import LONG
+from tests.environments.processes import is_running
+from tests.environments.processes import wait_until
 
-# An end to waits that should be short; the machine may be busy.
-_LONG = 30.0
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -55,21 +57,6 @@ def _workers_of(parent_pid):
     if int(status.rsplit(')', 1)[1].split()[1]) == parent_pid:
       pids.append(int(path.name))
   return [pid for pid in pids if pid not in _earlier_children]
-
-
-def _is_running(pid):
-  try:
-    status = pathlib.Path('/proc/{}/stat'.format(pid)).read_text()
-  except OSError:
-    return False
-  return status.rsplit(')', 1)[1].split()[0] != 'Z'
-
-
-def _wait_until(condition, seconds=_LONG):
-  deadline = time.monotonic() + seconds
-  while not condition():
-    assert time.monotonic() < deadline
-    time.sleep(0.01)
 
 
 def _recv_all(pool, count=None):
@@ -271,7 +258,7 @@ def test_recv_gives_up_on_minimum_after_timeout(make_pool):
   _send_all(pool, _recv_all(pool))
   start = time.monotonic()
   assert pool.recv().ids.tolist() == [0]
-  assert 0.25 < time.monotonic() - start < _LONG
+  assert 0.25 < time.monotonic() - start < LONG
 
 
 def test_timeout_counts_from_the_first_ready(make_pool):
@@ -385,7 +372,7 @@ def test_exception_while_another_step_is_under_way(make_pool):
   pool.send([0], [0])
   pool.send([1], [0])  # The worker ends without having read this.
   pid, = _pids([output])
-  _wait_until(lambda: not _is_running(pid))
+  wait_until(lambda: not is_running(pid))
   with pytest.raises(PoolError, match='^environment 0 .*went away'):
     pool.recv()
 
@@ -393,7 +380,8 @@ def test_exception_while_another_step_is_under_way(make_pool):
 @pytest.mark.parametrize('failure,expected', [
     ('exit', ['exited with status 23', 'emulator: out of cheese',
               'emulator: good bye']),
-    ('abort', ['was killed by SIGABRT', 'fakes.py'])])
+    ('abort', ['was killed by SIGABRT; it last printed: Fatal Python error: '
+               'Aborted | ', 'fakes.py', 'in step | '])])
 def test_crash_in_step(make_pool, monkeypatch, failure, expected):
   monkeypatch.delenv('PYTHONUNBUFFERED', raising=False)
   pool = make_pool(
@@ -402,6 +390,7 @@ def test_crash_in_step(make_pool, monkeypatch, failure, expected):
       'failing', num_processes=2)
   message = _step_until_error(pool)
   assert message.startswith('environments 2 to 3 (level 2, level 3): ')
+  assert '\n' not in message
   for text in expected:
     assert text in message
 
@@ -417,7 +406,7 @@ def test_killed_worker(make_pool):
   os.kill(pids[0], signal.SIGKILL)
   start = time.monotonic()
   message = _step_until_error(pool)
-  assert time.monotonic() - start < _LONG / 3
+  assert time.monotonic() - start < LONG / 3
   assert message == (
       'environment 1 (level 1): the worker process was killed by SIGKILL')
 
@@ -427,7 +416,7 @@ def test_idle_worker_killed_before_send(make_pool):
   outputs = _recv_all(pool)
   pid, = _pids(outputs)
   os.kill(pid, signal.SIGKILL)
-  _wait_until(lambda: not _is_running(pid))
+  wait_until(lambda: not is_running(pid))
   pool.send([0], [0])
   with pytest.raises(PoolError, match='SIGKILL'):
     pool.recv()
@@ -468,6 +457,63 @@ def test_observation_must_match_spec(make_pool):
   pool = make_pool([{}], 'wrong_observation')
   with pytest.raises(PoolError, match='float64'):
     pool.recv()
+
+
+def test_a_broken_contract_names_the_environment(make_pool):
+  pool = make_pool(
+      [dict(level_name=f'level {i}', part='vector', value='None',
+            breaking_step=2 if i == 1 else -1) for i in range(2)], 'broken',
+      num_processes=1)
+  assert _step_until_error(pool) == (
+      'environment 1 (level 1): at step 2 the observation is None, expected '
+      'float32 (2,)')
+
+
+def test_a_process_that_cannot_be_started(make_pool, monkeypatch):
+  def fail(*unused_args, **unused_kwargs):
+    raise OSError(errno.EMFILE, 'Too many open files')
+
+  monkeypatch.setattr(subprocess, 'Popen', fail)
+  num_fds = len(os.listdir('/proc/self/fd'))
+  with pytest.raises(PoolError) as info:
+    make_pool([{'level_name': 'a'}])
+  assert str(info.value) == (
+      'environment 0 (a): a process cannot be started: Too many open files')
+  assert len(os.listdir('/proc/self/fd')) == num_fds
+
+
+def test_processes_that_environments_start_end_with_the_pool(make_pool):
+  """Whether a worker ends as it is asked to, is killed, or hangs."""
+  pool = make_pool([{'is_forked': i == 0, 'seconds': 1000. * (i == 3)}
+                    for i in range(4)], 'with_child', num_processes=4)
+  outputs = _recv_all(pool)
+  workers, children = {}, []
+  for output in outputs:
+    vector, numbers = output.step_output.observation
+    workers.update(zip(output.ids.tolist(), numbers[:, 1].tolist()))
+    children += vector[:, 0].astype(int).tolist()
+  assert len(children) == 4 and all(map(is_running, children))
+  # Ctrl-C at a terminal is for the pool's process alone.
+  assert [os.getpgid(pid) for pid in workers.values()] == list(workers.values())
+  _send_all(pool, outputs)
+  os.kill(workers[0], signal.SIGKILL)
+  # Not even a child that is a copy of it keeps the pool from seeing that.
+  assert 'was killed by SIGKILL' in _step_until_error(pool)
+  os.kill(workers[1], signal.SIGKILL)
+  pool.close()
+  wait_until(lambda: not any(map(is_running, children)))
+
+
+def test_nothing_is_signalled_after_it_was_reaped(make_pool, monkeypatch):
+  """Its id may be another process's by then."""
+  pool = make_pool([{}], num_processes=1)
+  worker, = pool._workers
+  pool.close()
+  monkeypatch.setattr(os, 'kill', None)
+  monkeypatch.setattr(os, 'killpg', None)
+  worker.terminate()
+  worker.kill()
+  assert worker.has_ended(time.monotonic())
 
 
 def test_interrupt_does_not_reach_workers(make_pool):
@@ -524,8 +570,8 @@ def test_close_while_recv_blocks_on_hanging_environment(make_pool):
   assert thread.is_alive()
   start = time.monotonic()
   pool.close()
-  assert time.monotonic() - start < _LONG / 3
-  thread.join(_LONG)
+  assert time.monotonic() - start < LONG / 3
+  thread.join(LONG)
   assert errors == ['the pool is closed']
   assert not _workers_of(os.getpid())
 
@@ -550,12 +596,13 @@ from scalable_agent.environments import process_pool
 
 if __name__ == '__main__':
   pool = process_pool.ProcessPool(
-      'tests.fakes:counting', [{}, {}, {'seconds': 1000.0}], num_processes=3)
+      'tests.fakes:with_child', [{}, {}, {'seconds': 1000.0}], num_processes=3)
   outputs = []
   while sum(len(output.ids) for output in outputs) < 3:
     outputs.append(pool.recv())
   for output in outputs:
     print(*output.step_output.observation[1][:, 1])
+    print(*output.step_output.observation[0][:, 0].astype(int))
     pool.send(output.ids, [0] * len(output.ids))  # One of them hangs in it.
   print('ready', flush=True)
   if sys.argv[1] == 'wait':
@@ -584,18 +631,18 @@ def _read_pids(process):
 def test_workers_end_when_the_parent_is_killed(tmp_path):
   with _run_parent(tmp_path, 'wait') as process:
     pids = _read_pids(process)
-    assert len(pids) == 3, process.communicate(timeout=_LONG)[1]
-    assert all(_is_running(pid) for pid in pids)
+    assert len(pids) == 6, process.communicate(timeout=LONG)[1]
+    assert all(is_running(pid) for pid in pids)
     assert len(os.listdir(tmp_path / 'temporary')) == 3
     process.kill()
-    _wait_until(lambda: not any(_is_running(pid) for pid in pids))
+    wait_until(lambda: not any(is_running(pid) for pid in pids))
   assert not os.listdir(tmp_path / 'temporary')
 
 
 def test_parent_that_does_not_close_exits_cleanly(tmp_path):
   with _run_parent(tmp_path, 'exit') as process:
     pids = _read_pids(process)
-    _, errors = process.communicate(timeout=_LONG)
-  assert len(pids) == 3
+    _, errors = process.communicate(timeout=LONG)
+  assert len(pids) == 6
   assert (process.returncode, errors) == (0, '')
-  assert not any(_is_running(pid) for pid in pids)
+  assert not any(is_running(pid) for pid in pids)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import tempfile
 import time
@@ -12,8 +13,9 @@ import pytest
 
 from scalable_agent.environments import PoolError
 from scalable_agent.environments import replacing_pool
-
-_LONG = 30.
+from tests.environments.processes import LONG
+from tests.environments.processes import is_running
+from tests.environments.processes import wait_until
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -66,6 +68,12 @@ class _Driver:
     return self.recv(i)
 
 
+def _set_timeout(pool, seconds):
+  """Sets the time limit of a pool; while processes start it is long."""
+  pool._step_timeout = seconds
+  pool._next_check = time.monotonic()
+
+
 _FIRST = (0., 0., 0, True, True, False)
 
 
@@ -98,7 +106,7 @@ def test_killed_while_an_action_is_awaited(make_pool, wait):
   driver.recv(1)
   driver.step(0)
   os.kill(pid, signal.SIGKILL)
-  deadline = time.monotonic() + _LONG
+  deadline = time.monotonic() + LONG
   while wait and (not pool._is_early[0]):
     driver.step(1)
     assert time.monotonic() < deadline
@@ -115,8 +123,8 @@ def test_killed_while_its_output_waits(make_pool):
   pid = driver.recv(0)[-1]
   driver.recv(1)
   pool.send([0], [3])
-  deadline = time.monotonic() + _LONG
-  while not pool._num_ready:
+  deadline = time.monotonic() + LONG
+  while not pool._ready:
     pool._poll(.1)
     assert time.monotonic() < deadline
   os.kill(pid, signal.SIGKILL)
@@ -141,7 +149,7 @@ def test_stuck(make_pool, caplog):
   pool = make_pool(
       [dict(level_name='sticky', failure='hang', failing_step=3,
             episode_length=100), dict(failure='none', failing_step=1)],
-      'failing', step_timeout_seconds=5.)
+      'failing')
   driver = _Driver(pool)
   driver.recv(0)
   driver.recv(1)
@@ -149,38 +157,45 @@ def test_stuck(make_pool, caplog):
   driver.step(0)
   driver.send(0)
   start = time.monotonic()
-  while 0 not in driver.last:  # The other one goes on.
+  _set_timeout(pool, 2.5)
+  while not pool.num_replaced:  # The other one goes on.
     driver.step(1)
-    assert time.monotonic() - start < _LONG
-  assert time.monotonic() - start >= 4.9
+    assert time.monotonic() - start < LONG
+  assert time.monotonic() - start >= 2.4
+  _set_timeout(pool, 600.)
+  while 0 not in driver.last:
+    driver.step(1)
   assert driver.recv(0)[:6] == _FIRST
-  assert 'environment 0 (sticky): no answer within 5 s' in caplog.text
+  assert 'environment 0 (sticky): no answer within 2.5 s' in caplog.text
 
 
 def test_what_has_nothing_to_do_is_not_stuck(make_pool):
-  pool = make_pool([dict(episode_length=100)], step_timeout_seconds=3.)
+  pool = make_pool([dict(episode_length=100)])
   driver = _Driver(pool)
   driver.recv(0)
-  time.sleep(3.5)
+  _set_timeout(pool, .8)
+  time.sleep(1.)
   assert driver.step(0)[2] == 1
   assert pool.num_replaced == 0
 
 
-def test_crash_loop(make_pool, caplog):
-  """Ends with the environment's own last words."""
+@pytest.mark.parametrize('failure, expected', [
+    ('exit', r'environment 0 \(cheesy\): the worker process exited with status '
+     r'23; it last printed: emulator: out of cheese \| emulator: good bye$'),
+    ('raise', r"environment 0 \(cheesy\): KeyError: 'the engine\\nwent away' "
+     r'\(.*fakes.py, line \d+, in step\)$')])
+def test_crash_loop(make_pool, caplog, failure, expected):
+  """Ends with the environment's own last words, in one line."""
   pool = make_pool(
-      [dict(level_name='cheesy', failure='exit', failing_step=1)], 'failing',
+      [dict(level_name='cheesy', failure=failure, failing_step=1)], 'failing',
       maximum_losses=2)
   driver = _Driver(pool)
   driver.recv(0)
   with pytest.raises(PoolError) as info:
     for _ in range(10):
       driver.step(0)
-  text = str(info.value)
-  assert text.startswith('3 losses within ')
-  assert 'environment 0 (cheesy): the worker process exited with status 23' in (
-      text)
-  assert 'emulator: out of cheese' in text
+  assert re.match('3 losses within [0-9.]+ s, the last: ' + expected,
+                  str(info.value))
   assert caplog.text.count('Starting it anew') == 2
   with pytest.raises(PoolError, match='3 losses'):
     pool.recv()
@@ -231,6 +246,132 @@ def test_several_environments_in_a_process(make_pool):
   assert [driver.step(i)[2] for i in range(4)] == [0, 0, 2, 2]
 
 
+def test_what_shares_a_process_with_what_hangs_is_replaced_with_it(
+    make_pool, caplog):
+  """The other processes go on, although the pool waits for all at first."""
+  pool = make_pool(
+      [dict(level_name=f'level {i}', failure='hang', episode_length=10**6,
+            failing_step=3 if i == 1 else -1) for i in range(4)],
+      'failing', num_processes=2, minimum_batch_size=4, timeout_ms=20)
+  steps, num_first = np.zeros([4], int), np.zeros([4], int)
+  _wait_for_first(pool)
+  _set_timeout(pool, 2.5)
+  start = time.monotonic()
+  while not pool.num_replaced:
+    output = pool.recv()
+    steps[output.ids] = output.step_output.info.episode_step
+    pool.send(output.ids, np.zeros_like(output.ids))
+    assert time.monotonic() - start < LONG
+  assert steps[1] == 2 and min(steps[2:]) > 10
+  before = steps.copy()
+  _set_timeout(pool, 600.)
+  while not num_first[:2].all():
+    output = pool.recv()
+    num_first[output.ids] += output.is_first
+    steps[output.ids] = output.step_output.info.episode_step
+    pool.send(output.ids, np.zeros_like(output.ids))
+  assert num_first.tolist() == [1, 1, 0, 0]
+  assert min(steps[2:] - before[2:]) > 0
+  assert ('environment 1 (level 1), in a process with environments 0 to 1: no '
+          'answer within 2.5 s (--environment_timeout_secs)') in caplog.text
+
+
+def _wait_for_first(pool):
+  """Receives the first output of all, and sends them actions."""
+  missing = pool.num_environments
+  while missing:
+    output = pool.recv()
+    missing -= np.count_nonzero(output.is_first)
+    pool.send(output.ids, np.zeros_like(output.ids))
+
+
+def test_recv_does_not_wait_for_what_is_made_anew(make_pool):
+  pool = make_pool([dict(seed=1, first_seed=1) for _ in range(3)],
+                   'with_slow_successors', minimum_batch_size=3,
+                   timeout_ms=None)
+  output = pool.recv()
+  pids = dict(zip(output.ids, output.step_output.observation[1][:, 1]))
+  os.kill(pids[1], signal.SIGKILL)
+  for _ in range(3):
+    pool.send(output.ids, np.zeros_like(output.ids))
+    output = pool.recv()
+    assert sorted(output.ids) == [0, 2]
+  assert pool.num_replaced == 1
+
+
+def test_what_answers_one_by_one_is_not_stuck(make_pool):
+  """However many share a process, and however late the pool is asked."""
+  pool = make_pool([dict(seconds=.3) for _ in range(5)], num_processes=1)
+  driver = _Driver(pool)
+  for i in range(5):
+    driver.recv(i)
+  _set_timeout(pool, 1.2)
+  pool.send(range(5), [0] * 5)
+  for i in range(5):
+    driver.recv(i)
+  pool.send(range(5), [0] * 5)
+  time.sleep(1.5)
+  for i in range(5):
+    assert driver.recv(i)[2] == 2
+  assert pool.num_replaced == 0
+
+
+def test_what_hangs_while_it_is_made(make_pool):
+  with pytest.raises(PoolError, match=(
+      r'^environments 0 to 1 \(tests.fakes:with_slow_successors\): no answer '
+      r'within 0.5 s \(--environment_timeout_secs\)')):
+    make_pool([dict(seed=2, first_seed=1)] * 2, 'with_slow_successors',
+              num_processes=1, step_timeout_seconds=.5)
+
+
+def test_a_broken_contract_ends_the_use_of_the_pool(make_pool):
+  """A new environment would break it too."""
+  pool = make_pool([dict(level_name='odd', part='reward', value='None',
+                         breaking_step=2)], 'broken')
+  driver = _Driver(pool)
+  driver.recv(0)
+  driver.step(0)
+  for _ in range(2):
+    with pytest.raises(PoolError) as info:
+      driver.step(0)
+    assert str(info.value) == (
+        'environment 0 (odd): at step 2 the reward is None, expected a number')
+  assert pool.num_replaced == 0
+
+
+@pytest.mark.parametrize('is_forked', [False, True])
+def test_processes_of_what_is_replaced_end(make_pool, is_forked):
+  pool = make_pool([dict(is_forked=is_forked)], 'with_child')
+  driver = _Driver(pool)
+  *_, child, _, worker = driver.recv(0)
+  os.kill(worker, signal.SIGKILL)
+  *_, other_child, _, _ = driver.step(0)
+  wait_until(lambda: not is_running(child))
+  assert is_running(other_child)
+
+
+def test_a_worker_that_is_replaced_while_another_one_is_spoken_to(
+    make_pool, monkeypatch):
+  """Its successor does not get the message that was meant for it."""
+  pool = make_pool([dict(identity=i, episode_length=100) for i in range(2)])
+  driver = _Driver(pool)
+  driver.recv(0)
+  driver.recv(1)
+  deliver = pool._deliver
+
+  def deliver_slowly(worker, *args, **kwargs):
+    if not pool.num_replaced:
+      pool._replace(pool._workers[1], 'lost')
+    deliver(worker, *args, **kwargs)
+
+  monkeypatch.setattr(pool, '_deliver', deliver_slowly)
+  pool.send([0, 1], [0, 0])
+  assert driver.recv(0)[:8] == (.25, .25, 1, False, False, False, 0, 1)
+  assert driver.recv(1)[:8] == _FIRST + (1, 0)
+  assert driver.step(1)[2] == 1
+  assert pool.num_replaced == 1
+
+
 def test_nothing_is_left_behind(make_pool, monkeypatch, tmp_path):
   """Not even the temporary files of what was killed."""
   monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
@@ -253,7 +394,7 @@ def test_chaos(make_pool):
   rng = np.random.default_rng(1)
   size = 4
   pool = make_pool([dict(identity=i, episode_length=7) for i in range(size)],
-                   maximum_losses=100)
+                   maximum_losses=100, step_timeout_seconds=float('inf'))
   steps, pids, fresh = [None] * size, [None] * size, 0
   start = time.monotonic()
   while fresh < size + 10:

@@ -14,6 +14,8 @@ from scalable_agent import experiment
 from scalable_agent import suites
 from scalable_agent.environments import PoolError
 from scalable_agent.environments import atari
+from scalable_agent.environments import dmlab
+from scalable_agent.environments import replacing_pool
 from scalable_agent.environments import synthetic
 from scalable_agent.suites import scores
 
@@ -161,6 +163,20 @@ def test_pools_made_before_an_error_are_closed(monkeypatch):
     suites.make_pools(config, layout, seed=1)
   with pytest.raises(PoolError, match='closed'):
     made[0].recv()
+
+
+@pytest.mark.parametrize('level_name', [
+    'gym:CartPole-v1', 'synthetic:', 'rooms_watermaze'])
+def test_pools_of_processes_replace_what_hangs(monkeypatch, level_name):
+  monkeypatch.setattr(
+      replacing_pool, 'ReplacingProcessPool', lambda *args, **kwargs: kwargs)
+  monkeypatch.setattr(dmlab, 'check', lambda *unused_args: None)
+  for seconds in (600., 7.):
+    config = _config(level_name=level_name, **(
+        {} if seconds == 600. else dict(environment_timeout_secs=seconds)))
+    (options,) = suites.make_pools(
+        config, suites.choose_layout(config, 4)._replace(num_pools=1), seed=1)
+    assert options['step_timeout_seconds'] == seconds
 
 
 # -- Records ------------------------------------------------------------------
