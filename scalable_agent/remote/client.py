@@ -110,11 +110,11 @@ class LearnerClient:
         else grpc.insecure_channel(address, options))
     unary = lambda name: self._channel.unary_unary(
         f'/{protocol.SERVICE}/{name}')
-    self._methods = {name: unary(name) for name in (
-        'Hello', 'PutEpisodes', 'GetWeights')}
+    self._methods = {
+        name: unary(name) for name in ('Hello', 'PutEpisodes')}
     self._streams = {
         name: self._channel.stream_stream(f'/{protocol.SERVICE}/{name}')
-        for name in ('PutUnroll', 'Act')}
+        for name in ('GetWeights', 'PutUnroll', 'Act')}
     self._closed = threading.Event()
     # Guards what follows. Whoever connects holds it: one at a time knocks, and
     # the others wait for what comes of it.
@@ -128,6 +128,9 @@ class LearnerClient:
     self._lost_time = time.monotonic()
     self._logged_time = -_LOG_SECONDS
     self._episode_sequence = 0
+    # A stream, since it is asked for with every unroll.
+    self._weights_caller = stream_lib.Caller(
+        self._connect, functools.partial(self._open_stream, 'GetWeights'))
     self._sender = unroll_layout and unroll_sender.UnrollSender(
         self._connect, functools.partial(self._open_stream, 'PutUnroll'),
         self._encode, protocol.max_unrolls_per_call(unroll_layout(1)))
@@ -152,12 +155,10 @@ class LearnerClient:
       TrainingDone, Refused, Closed.
     """
     life, known = divmod(version, _LIFE)
-    message, connection = self._call(
-        'GetWeights',
+    message, connection = self._weights_caller.call(
         lambda connection: struct.pack(
             '<Qq', connection.session,
-            known if life == connection.life else -1),
-        _CALL_SECONDS)
+            known if life == connection.life else -1))
     if not message:
       return None
     try:

@@ -103,6 +103,11 @@ class StackedLayout:
     return (self._packed if self._packed.begins(messages, start)
             else self._whole).num_bytes
 
+  def peek(self, message, name):
+    """See `wire.Layout`."""
+    return (self._packed if self._packed.begins(message)
+            else self._whole).peek(message, name)
+
   def decode(self, message):
     """See `wire.Layout`."""
     if not self._packed.begins(message):

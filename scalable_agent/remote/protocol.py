@@ -66,6 +66,13 @@ _BOOL, _INT32, _INT64, _UINT64, _FLOAT32 = (
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
 _KEEPALIVE_MS = 20_000
+# Of a connection, at a time.
+_MAX_STREAMS = 32
+_MAX_PENDING = 1 << 14
+_HANDSHAKE_MS = 10_000
+_IDLE_MS = 600_000
+# Sizes of a pool's batches to keep the layouts of.
+_MAX_LAYOUTS = 256
 
 
 def agreement(config, num_actions, observation_spec):
@@ -197,7 +204,7 @@ class StepsLayouts:
         int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize
         for leaf in tree.flatten(one))
     # Of the sizes that were seen alone: there may be thousands.
-    self._layouts = functools.cache(self._make)
+    self._layouts = functools.lru_cache(_MAX_LAYOUTS)(self._make)
 
   def _template(self):
     return StepsMessage(_INT32, _step_output(self._spec), _BOOL, _BOOL)
@@ -271,3 +278,21 @@ def channel_options(max_message_bytes):
       # Two learners on a port would share its actors without a word.
       ('grpc.so_reuseport', 0),
   ]
+
+
+def server_options(max_connections):
+  """Returns gRPC's options for the learner's end alone.
+
+  Args:
+    max_connections: How many there may be at an address; further ones are
+      closed at once.
+  """
+  return [
+      ('grpc.max_allowed_incoming_connections', max_connections),
+      ('grpc.max_concurrent_streams', _MAX_STREAMS),
+      # Beyond these gRPC would cancel calls, whoever makes them.
+      ('grpc.server.max_pending_requests', _MAX_PENDING),
+      ('grpc.server.max_pending_requests_hard_limit', _MAX_PENDING),
+      # Until both ends speak HTTP/2, and without a call.
+      ('grpc.server_handshake_timeout_ms', _HANDSHAKE_MS),
+      ('grpc.max_connection_idle_ms', _IDLE_MS)]

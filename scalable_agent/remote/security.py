@@ -247,11 +247,18 @@ def metadata(security):
 class Authenticator(grpc.aio.ServerInterceptor):
   """Turns away calls without the token, whatever they hold."""
 
-  def __init__(self, token):
-    """Initializes the interceptor with the token, bytes; empty admits all."""
+  def __init__(self, token, on_refused):
+    """Initializes the interceptor.
+
+    Args:
+      token: Bytes; empty admits all.
+      on_refused: A function to call with gRPC's name of whoever was turned
+        away.
+    """
     self._expected = _SCHEME + token if token else None
 
     async def refuse(unused_requests, context):
+      on_refused(context.peer())
       await context.abort(grpc.StatusCode.UNAUTHENTICATED,
                           'the token is missing or wrong (--auth_token_file)')
 

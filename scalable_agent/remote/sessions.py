@@ -5,64 +5,94 @@ import secrets
 import threading
 import time
 
-_MAX_SESSIONS = 65536
+_MAX_SESSIONS = 4096
+# Of sessions that ended, what they had taken.
+_MAX_PAST = 65536
 _RECENT_SECONDS = 60.
+_EXPIRY_SECONDS = 600.
 
 
 class Session:
   """A life of an actor job; within a `with` block, a call of its.
 
   Attributes:
-    levels: A list of level names, one for each of its environments.
-    lock: To hold while `sequence` or `episode_sequence` is compared or set.
+    levels: int32 array, indices of the levels that are acted for.
     sequence: Number of the last unroll that was taken, 0 for none.
     episode_sequence: Number of the last report of episodes, likewise.
     told: Whether the actor was told that training is done.
+    streams: A dict with its streams, oldest first, as keys.
   """
 
-  def __init__(self, levels):
+  __slots__ = ('levels', 'sequence', 'episode_sequence', 'told', 'streams',
+               '_calls', '_seen')
+
+  def __init__(self, levels, sequence=0, episode_sequence=0):
     self.levels = levels
-    self.lock = threading.Lock()
-    self.sequence = 0
-    self.episode_sequence = 0
+    self.sequence = sequence
+    self.episode_sequence = episode_sequence
     self.told = False
+    self.streams = {}
     self._calls = 0
-    self._calls_lock = threading.Lock()
     self._seen = time.monotonic()
 
   def __enter__(self):
-    with self._calls_lock:
-      self._calls += 1
+    self._calls += 1
     return self
 
   def __exit__(self, *unused_args):
-    with self._calls_lock:
-      self._calls -= 1
-      self._seen = time.monotonic()
+    self._calls -= 1
+    self._seen = time.monotonic()
 
   @property
-  def is_recent(self):
-    """Whether it has a call, such as one that waits, or had one lately."""
-    return self._calls > 0 or time.monotonic() - self._seen < _RECENT_SECONDS
+  def has_call(self):
+    """Whether it has a call, such as one that waits."""
+    return self._calls > 0
+
+  def was_heard_within(self, seconds):
+    """Whether it has a call, or had one within the last `seconds`."""
+    return self.has_call or time.monotonic() - self._seen < seconds
 
 
 class Sessions:
   """The sessions of one life of a learner, by number; for several threads."""
 
   def __init__(self, capacity=_MAX_SESSIONS):
-    """Initializes an empty collection; `capacity` drops the longest unused."""
+    """Initializes an empty collection.
+
+    Args:
+      capacity: How many there may be. One that is added to so many takes the
+        place of the one that is unused for longest.
+    """
     self._capacity = capacity
     self._sessions = collections.OrderedDict()
+    # The sequence numbers of sessions that ended, so that whoever comes back to
+    # one cannot hand over what was taken.
+    self._past = collections.OrderedDict()
     self._lock = threading.Lock()
 
   def add(self, levels):
-    """Makes a session; returns its number, which nobody can guess."""
-    number = secrets.randbits(63)
+    """Makes a session; returns its number, which nobody can guess.
+
+    Returns None if there are too many, and all have calls.
+    """
     with self._lock:
+      if len(self._sessions) >= self._capacity and not self._end_oldest():
+        return None
+      number = secrets.randbits(63)
       self._sessions[number] = Session(levels)
-      if len(self._sessions) > self._capacity:
-        self._sessions.popitem(last=False)
     return number
+
+  def find_again(self, number, levels):
+    """Returns whether there is such a session, or was; if so, there is one."""
+    if self.find(number):
+      return True
+    with self._lock:
+      past = self._past.pop(number, None)
+      if past is None or (
+          len(self._sessions) >= self._capacity and not self._end_oldest()):
+        return False
+      self._sessions[number] = Session(levels, *past)
+    return True
 
   def find(self, number):
     """Returns the `Session` of a number, None if there is none."""
@@ -72,8 +102,31 @@ class Sessions:
         self._sessions.move_to_end(number)
       return session
 
+  def _end_oldest(self):
+    for number, session in self._sessions.items():
+      if not session.has_call:
+        self._end(number)
+        return True
+    return False
+
+  def _end(self, number):
+    session = self._sessions.pop(number)
+    if session.sequence or session.episode_sequence:
+      self._past[number] = session.sequence, session.episode_sequence
+      if len(self._past) > _MAX_PAST:
+        self._past.popitem(last=False)
+
+  def expire(self):
+    """Ends the sessions that were not heard of for ten minutes."""
+    with self._lock:
+      for number in [
+          number for number, session in self._sessions.items()
+          if not session.was_heard_within(_EXPIRY_SECONDS)]:
+        self._end(number)
+
   def recent(self):
     """Returns a list of those that were heard of within the last minute."""
     with self._lock:
       sessions = list(self._sessions.values())
-    return [session for session in sessions if session.is_recent]
+    return [session for session in sessions
+            if session.was_heard_within(_RECENT_SECONDS)]

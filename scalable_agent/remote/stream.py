@@ -1,6 +1,7 @@
 """Sends messages over a stream, and receives the answer to each."""
 
 import queue as queue_lib
+import threading
 
 import grpc
 
@@ -54,3 +55,50 @@ class Stream:
   def close(self):
     """Says that there will be no more messages."""
     self._requests.put(None)
+
+
+class Caller:
+  """Exchanges messages over a stream, and over another where it breaks.
+
+  For several threads, which take turns.
+  """
+
+  def __init__(self, connect, open_stream):
+    """Initializes the caller; the first call opens the stream.
+
+    Args:
+      connect: A function that returns what is known of the learner, the same
+        object until it has been connected to again.
+      open_stream: A function of that, which returns a `Stream` to it.
+    """
+    self._connect = connect
+    self._open_stream = open_stream
+    self._lock = threading.Lock()
+    self._learner = None
+    self._stream = None
+
+  def call(self, make_message):
+    """Sends a message until it is answered.
+
+    Args:
+      make_message: A function of what `connect` returned.
+
+    Returns:
+      A pair of the answer and what `connect` returned.
+
+    Raises:
+      Exception: What connecting raises, or the end of a stream besides
+        `Broken`.
+    """
+    with self._lock:
+      while True:
+        learner = self._connect()
+        if self._stream is None or learner is not self._learner:
+          if self._stream:
+            self._stream.close()
+          self._stream = self._open_stream(learner)
+          self._learner = learner
+        try:
+          return self._stream.exchange(make_message(learner)), learner
+        except Broken:
+          self._stream = None

@@ -121,6 +121,27 @@ class Layout:
     """
     return self.num_bytes
 
+  def peek(self, message, name):
+    """Returns the first value of an array, without a look at the others.
+
+    Args:
+      message: Bytes.
+      name: The array's path.
+
+    Raises:
+      WireError: The message is not of this layout, as far as that was seen.
+    """
+    i = self._names.index(name)
+    start = len(self.header) + self._offsets[i]
+    if not self.begins(message) or (
+        len(message) < start + self._dtypes[i].itemsize):
+      raise self._other_header()
+    return np.frombuffer(message, self._dtypes[i], 1, start)[0]
+
+  def _other_header(self):
+    return WireError(
+        f'the header is not that of {len(self._names)} arrays as agreed')
+
   def decode(self, message):
     """Returns the nest of a message; its arrays are read-only views of it.
 
@@ -128,8 +149,7 @@ class Layout:
       WireError: The message is not of this layout, or a value is not allowed.
     """
     if not self.begins(message):
-      raise WireError(
-          f'the header is not that of {len(self._names)} arrays as agreed')
+      raise self._other_header()
     if len(message) != self.num_bytes:
       raise WireError(f'{len(message)} bytes, expected {self.num_bytes}')
     leaves = []

@@ -124,7 +124,7 @@ def _bare_server(answer, messages):
 def _our_server(messages):
   service = service_lib.Service(
       'localhost:0', _AGREEMENT, [_LEVEL], messages.unroll_layout,
-      messages.weights_layout, lambda unroll: None,
+      messages.weights_layout, lambda unroll, on_room: True,
       lambda *unused_episode: None, _SECURITY)
   service.update(messages.weights, 0)
   yield service.port

@@ -60,9 +60,13 @@ class LogFile:
     header = '' if self._size else self._header
     data = (header + ''.join(self._pending)).encode()
     end = self._size
-    while data:
-      written = os.pwrite(descriptor, data, end)
-      data, end = data[written:], end + written
+    try:
+      while data:
+        written = os.pwrite(descriptor, data, end)
+        data, end = data[written:], end + written
+    except OSError:
+      os.ftruncate(descriptor, self._size)  # For those who read it meanwhile.
+      raise
     self._size = end
     self._pending.clear()
 

@@ -42,6 +42,7 @@ def test_a_full_disk_loses_and_doubles_no_line(
     if bytes_left < 13:
       with pytest.raises(OSError, match='No space left'):
         log.flush()
+      assert path.read_text() == 'head\none\n'  # No line is half there.
   free()
   log.add('4')
   log.flush()

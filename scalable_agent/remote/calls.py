@@ -1,0 +1,207 @@
+"""Bounds the calls under way at a service: how many, and what they may hold.
+
+A call whose other end is silent may have to give way to another. So whoever
+opens calls and leaves them keeps nobody out, however many they are.
+"""
+
+import asyncio
+import collections
+import contextlib
+import time
+
+import grpc
+
+# Threads are no matter here: a call that waits costs memory alone.
+_MAX_CALLS = 4096
+_MAX_STREAMS_PER_SESSION = 32
+# How long the other end may be silent if others want its place.
+_PATIENCE_SECONDS = 1.
+_SILENT_STREAM_SECONDS = 600.
+_SILENT_CALL_SECONDS = 60.
+# How long a call takes that is over, unless the other end does not read.
+_END_SECONDS = 5.
+
+
+class Refused(Exception):
+  """A call is not served.
+
+  Attributes:
+    code: A `grpc.StatusCode`.
+    details: Why, a line.
+  """
+
+  def __init__(self, code, details):
+    super().__init__(details)
+    self.code = code
+    self.details = details
+
+
+class Call:
+  """A call under way; within a `with` block, the service is at work on it.
+
+  At other times the service waits for the other end: for a message, or for it
+  to read an answer.
+  """
+
+  def __init__(self, calls, context, max_silence):
+    self.peer = context.peer()
+    self.max_silence = max_silence
+    self.num_bytes = 0
+    self.session = None
+    # Whether gRPC has an answer to send.
+    self.is_writing = False
+    # Why it is ended, a `Refused`; None if it is not.
+    self.end = None
+    self.task = asyncio.current_task()
+    self._calls = calls
+
+  def __enter__(self):
+    self._calls.silent.pop(self, None)
+
+  def __exit__(self, *unused_args):
+    if not self.end:
+      self._calls.silent[self] = time.monotonic()
+
+  @contextlib.contextmanager
+  def writes(self, num_bytes):
+    """Within the block gRPC has an answer of so many bytes to send.
+
+    Raises:
+      Refused: There is no room for it.
+    """
+    self._calls.add_bytes(self, num_bytes)
+    self.is_writing = True
+    try:
+      yield
+    finally:
+      self.is_writing = False
+      self._calls.add_bytes(self, -num_bytes)
+
+  def cancel(self, end):
+    """Ends it with a `Refused`."""
+    self.end = end
+    self.task.cancel()
+
+
+class Calls:
+  """The calls under way; for one thread.
+
+  Attributes:
+    silent: A dict of `Call` to since when its other end is waited for, the
+      longest first.
+  """
+
+  def __init__(self, max_bytes, close_connection):
+    """Initializes an empty collection.
+
+    Args:
+      max_bytes: What all calls together may hold in memory.
+      close_connection: A function of the name that gRPC has for the other end
+        of a connection.
+    """
+    self._max_bytes = max_bytes
+    self._close_connection = close_connection
+    self._num_bytes = 0
+    self._all = set()
+    self.silent = collections.OrderedDict()
+    # Of calls that were ended, until they are over: since when.
+    self._ended = collections.OrderedDict()
+
+  def __len__(self):
+    """How many there are, without those that were ended."""
+    return len(self._all)
+
+  def begin(self, context, num_bytes, lasts):
+    """Returns a new `Call`, which lasts until gRPC is done with it.
+
+    Args:
+      context: gRPC's, of the present task.
+      num_bytes: What it may hold.
+      lasts: Whether there may be long pauses between its messages.
+
+    Raises:
+      Refused: There is no room for it.
+    """
+    call = Call(self, context,
+                _SILENT_STREAM_SECONDS if lasts else _SILENT_CALL_SECONDS)
+    while len(self._all) >= _MAX_CALLS:
+      self._make_room()
+    self._all.add(call)
+    try:
+      self.add_bytes(call, num_bytes)
+    except Refused:
+      self._all.remove(call)
+      raise
+    self.silent[call] = time.monotonic()
+    call.task.add_done_callback(lambda unused_task: self._is_over(call))
+    return call
+
+  def add_bytes(self, call, num_bytes):
+    """Takes note that a call may hold so many bytes more.
+
+    Raises:
+      Refused: There is no room for them.
+    """
+    while self._num_bytes + num_bytes > self._max_bytes:
+      self._make_room()
+    call.num_bytes += num_bytes
+    if call in self._all:
+      self._num_bytes += num_bytes
+
+  def _make_room(self):
+    call, since = next(iter(self.silent.items()), (None, 0.))
+    if call is None or time.monotonic() - since < _PATIENCE_SECONDS:
+      raise Refused(grpc.StatusCode.UNAVAILABLE,
+                    'the learner has no room for another call')
+    self._end(call, 'the learner needs the room for others')
+
+  def join(self, call, session):
+    """Takes note whose stream a call is, a `sessions.Session`."""
+    if call.session is session:
+      return
+    self._leave(call)
+    if len(session.streams) >= _MAX_STREAMS_PER_SESSION:
+      # An actor job that had to come back has left its oldest.
+      self._end(next(iter(session.streams)), 'there is a newer stream')
+    session.streams[call] = None
+    call.session = session
+
+  def _leave(self, call):
+    if call.session:
+      call.session.streams.pop(call, None)
+
+  def check(self):
+    """Ends the calls whose other end was silent for too long."""
+    now = time.monotonic()
+    for call, since in list(self.silent.items()):
+      if now - since > call.max_silence:
+        self._end(call, f'nothing was heard for {call.max_silence:.0f} s')
+    for call, since in list(self._ended.items()):
+      if now - since > _END_SECONDS:
+        self._ended[call] = now
+        self._close_connection(call.peer)
+
+  def end_all(self, end):
+    """Ends those whose other end is waited for, with a `Refused`."""
+    for call in list(self.silent):
+      call.cancel(end)
+
+  def _end(self, call, why):
+    self._forget(call)
+    self._ended[call] = time.monotonic()
+    if call.is_writing:
+      # What gRPC holds of an answer goes with the connection alone.
+      self._close_connection(call.peer)
+    else:
+      call.cancel(Refused(grpc.StatusCode.UNAVAILABLE, why))
+
+  def _forget(self, call):
+    self._leave(call)
+    self.silent.pop(call, None)
+    if call in self._all:
+      self._all.remove(call)
+      self._num_bytes -= call.num_bytes
+
+  def _is_over(self, call):
+    self._forget(call)
+    self._ended.pop(call, None)

@@ -1,0 +1,153 @@
+"""Closes connections to a port of this process, which gRPC does not let us do.
+
+gRPC closes those that never begin to speak, and those that make no calls for
+long. It keeps those whose calls are refused, as long as they make more of them.
+"""
+
+import contextlib
+import ipaddress
+import os
+import socket
+import time
+import urllib.parse
+
+_DESCRIPTORS = '/proc/self/fd'
+
+
+class _Connection:
+  """A connection, since when it is there, and whether its end is known."""
+
+  def __init__(self, address, descriptor):
+    self.address = address
+    self.descriptor = descriptor
+    self.since = time.monotonic()
+    self.is_known = False
+
+
+class Connections:
+  """The connections to a port; for one thread.
+
+  A connection is unknown until one of its calls was let in.
+  """
+
+  def __init__(self, port, unknown_seconds, max_unknown):
+    """Initializes the collection.
+
+    Args:
+      port: The port, an int.
+      unknown_seconds: How long a connection may be unknown.
+      max_unknown: How many may be.
+    """
+    self._port = port
+    self._unknown_seconds = unknown_seconds
+    self._max_unknown = max_unknown
+    # By the names that /proc has for sockets, which no two have at a time. None
+    # for sockets that are something else.
+    self._connections = {}
+    # Names of ends, since the last `check`.
+    self._let_in = set()
+    self._refused = set()
+
+  def __len__(self):
+    """How many there were at the last `check`."""
+    return sum(c is not None for c in self._connections.values())
+
+  def let_in(self, peer):
+    """Takes note that a call was let in; `peer` is gRPC's name of its end."""
+    self._let_in.add(peer)
+
+  def refuse(self, peer):
+    """Takes note that a call was refused, likewise."""
+    self._refused.add(peer)
+
+  def check(self):
+    """Closes unknown ones that were refused, are too old, or are too many."""
+    self._look()
+    let_in, refused = (
+        set(map(_address_of_peer, peers))
+        for peers in (self._let_in, self._refused))
+    self._let_in.clear()
+    self._refused.clear()
+    too_old = time.monotonic() - self._unknown_seconds
+    unknown = []
+    for name, connection in self._connections.items():
+      if connection is None or connection.is_known:
+        continue
+      if connection.address in let_in:
+        connection.is_known = True
+      elif connection.since < too_old or connection.address in refused:
+        self._shut(name)
+      else:
+        unknown.append((connection.since, name))
+    unknown.sort()
+    for _, name in unknown[:max(len(unknown) - self._max_unknown, 0)]:
+      self._shut(name)
+
+  def close(self, peer):
+    """Closes the connection of an end, gRPC's name of it, if it is there."""
+    self._look()
+    address = _address_of_peer(peer)
+    for name, connection in self._connections.items():
+      if connection and connection.address == address:
+        self._shut(name)
+
+  def _look(self):
+    """Brings `_connections` up to date."""
+    found = {}
+    try:
+      descriptors = os.listdir(_DESCRIPTORS)
+    except OSError:  # There is none left to read the directory with.
+      return
+    for descriptor in descriptors:
+      try:
+        name = os.readlink(f'{_DESCRIPTORS}/{descriptor}')
+      except OSError:  # It was closed meanwhile.
+        continue
+      if not name.startswith('socket:'):
+        continue
+      if name in self._connections:
+        found[name] = self._connections[name]
+        if found[name]:
+          found[name].descriptor = int(descriptor)
+      else:
+        with contextlib.suppress(OSError):
+          found[name] = self._examine(int(descriptor))
+    self._connections = found
+
+  def _examine(self, descriptor):
+    """Returns a `_Connection`; None if it is another's, or not connected."""
+    with socket.socket(fileno=os.dup(descriptor)) as s:
+      if (s.family not in (socket.AF_INET, socket.AF_INET6) or
+          s.type != socket.SOCK_STREAM or s.getsockname()[1] != self._port):
+        return None
+      try:
+        peer = s.getpeername()
+      except OSError:
+        # The one that listens, or one that has just been closed.
+        return None
+      return _Connection(_address(*peer[:2]), descriptor)
+
+  def _shut(self, name):
+    """Ends a connection; gRPC finds that, and frees what belongs to it."""
+    with contextlib.suppress(OSError):
+      # A copy, since gRPC may close the descriptor at any time, and the next to
+      # open a file would get its number.
+      with socket.socket(
+          fileno=os.dup(self._connections[name].descriptor)) as s:
+        if f'socket:[{os.fstat(s.fileno()).st_ino}]' == name:
+          s.shutdown(socket.SHUT_RDWR)
+
+
+def _address(host, port):
+  """Returns an address as a pair of its number and its port."""
+  ip = ipaddress.ip_address(host.partition('%')[0])
+  return getattr(ip, 'ipv4_mapped', None) or ip, int(port)
+
+
+def _address_of_peer(peer):
+  """Returns the same of 'ipv4:127.0.0.1:80' or 'ipv6:[::1]:80'; or None."""
+  host, _, port = urllib.parse.unquote(peer).partition(':')[2].rpartition(':')
+  try:
+    return _address(host.strip('[]'), port)
+  except ValueError:
+    return None

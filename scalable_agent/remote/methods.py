@@ -1,0 +1,363 @@
+"""The methods of a learner's service: what each of them checks and does."""
+
+import asyncio
+import contextlib
+import functools
+import json
+import re
+import secrets
+import struct
+
+from absl import logging
+import grpc
+import numpy as np
+
+from scalable_agent import dynamic_batching
+from scalable_agent import environments
+from scalable_agent import staging
+from scalable_agent import trajectories
+from scalable_agent.remote import calls as calls_lib
+from scalable_agent.remote import protocol
+from scalable_agent.remote import sessions as sessions_lib
+from scalable_agent.remote import wire
+
+# Of one actor job.
+_MAX_ENVIRONMENTS = 4096
+_SESSION = re.compile('[0-9]{1,20}')
+# Numbers of environments to keep the layouts of.
+_MAX_LAYOUTS = 16
+
+Refused = calls_lib.Refused
+
+
+class Snapshot:
+  """A version of the weights, encoded when the first actor asks for it."""
+
+  def __init__(self, weights, version):
+    """Initializes the snapshot with a dict of name to tensor and an int."""
+    self.version = version
+    self._weights = weights
+    self._encoded = None
+
+  async def encoded(self, layout, threads):
+    """Returns its message, encoded by one of a `thread_pool.ThreadPool`."""
+    if self._encoded is None:
+      self._encoded = threads.call(self._encode, layout)
+    # Whoever stops waiting does so for itself alone.
+    return await asyncio.shield(self._encoded)
+
+  def _encode(self, layout):
+    message = layout.encode(protocol.WeightsMessage(
+        np.int64(self.version),
+        {name: np.asarray(value) for name, value in self._weights.items()}))
+    self._weights = None
+    return message
+
+
+class Methods:
+  """Answers calls; all of it, but for acting, in the event loop's thread.
+
+  Each method takes a `calls.Call` and gRPC's metadata, and returns a context
+  manager, whose value is a coroutine function from a message to its answer.
+
+  Attributes:
+    run: Names this life of the learner, a string.
+    sessions: A `sessions.Sessions`.
+    snapshot: The newest `Snapshot`, None for none.
+    is_done: Whether training is.
+    is_closing: Whether the service is.
+  """
+
+  def __init__(self, agreement, levels, unroll_layout, weights_layout,
+               put_unroll, report_episode, make_actor, max_environments, calls,
+               threads, loop):
+    """Initializes the methods.
+
+    Args:
+      agreement: As for `service.Service`, and so on up to `max_environments`.
+      levels: See above.
+      unroll_layout: See above.
+      weights_layout: See above.
+      put_unroll: See above.
+      report_episode: See above.
+      make_actor: See above.
+      max_environments: See above.
+      calls: A `calls.Calls`.
+      threads: A `thread_pool.ThreadPool`.
+      loop: The event loop.
+    """
+    self.run = secrets.token_hex(8)
+    self.sessions = sessions_lib.Sessions()
+    self.snapshot = None
+    self.is_done = False
+    self.is_closing = False
+    self._agreement = agreement
+    self._levels = levels
+    self._level_indices = {level: i for i, level in enumerate(levels)}
+    self._unroll_layout = unroll_layout
+    self._weights_layout = weights_layout
+    self._put_unroll = put_unroll
+    self._report_episode = report_episode
+    self._make_actor = make_actor
+    self._max_environments = (
+        min(max_environments, _MAX_ENVIRONMENTS) if make_actor
+        else _MAX_ENVIRONMENTS)
+    self._calls = calls
+    self._threads = threads
+    self.steps_layouts = functools.lru_cache(_MAX_LAYOUTS)(
+        self._make_steps_layouts)
+    # Unrolls are put in the order in which they came, one message at a time.
+    # The others wait as they came, since decoded they may be four times as
+    # large.
+    self._turn = asyncio.Lock()
+    self._room = asyncio.Event()
+    self._on_room = functools.partial(loop.call_soon_threadsafe, self._room.set)
+
+  def _make_steps_layouts(self, num_environments):
+    spec = [environments.ArraySpec(tuple(shape), np.dtype(dtype))
+            for shape, dtype in self._agreement['observations']]
+    return protocol.StepsLayouts(
+        spec, num_environments, self._agreement['num_actions'])
+
+  def end(self, session=None):
+    """Returns the `Refused` that says why nothing is served any more."""
+    if self.is_done:
+      if session:
+        session.told = True
+      return Refused(grpc.StatusCode.OUT_OF_RANGE, 'training is done')
+    return Refused(grpc.StatusCode.UNAVAILABLE, 'the learner is stopping')
+
+  def _check_open(self, session):
+    if self.is_done or self.is_closing:
+      raise self.end(session)
+
+  def _session(self, number):
+    session = self.sessions.find(number)
+    if session is None:
+      raise Refused(grpc.StatusCode.NOT_FOUND, 'no such session')
+    self._check_open(session)
+    return session
+
+  def hello(self, call, unused_metadata):
+    """Makes a session, or finds one again; answers its number and the levels.
+    """
+    return contextlib.nullcontext(functools.partial(self._hello, call))
+
+  async def _hello(self, call, message):
+    request = _json(message)
+    number = request.get('session')
+    is_ours = request.get('run') == self.run and _is_int(number)
+    if self.is_done or self.is_closing:
+      raise self.end(self.sessions.find(number) if is_ours else None)
+    refusal = self._refusal(request)
+    if refusal:
+      raise Refused(*refusal)
+    # Of an actor job that has the policy, the levels are in every unroll.
+    levels = np.array(
+        [self._level_indices[level] for level in request['levels']]
+        if self._make_actor else [], np.int32)
+    if not (is_ours and self.sessions.find_again(number, levels)):
+      number = self.sessions.add(levels)
+      if number is None:
+        raise Refused(grpc.StatusCode.UNAVAILABLE,
+                      'the learner has as many actor jobs as it can serve')
+      logging.info('Actor %d has joined with %d environments, from %s',
+                   request['task'], len(request['levels']), call.peer)
+    return json.dumps(dict(
+        run=self.run, session=number, levels=self._levels)).encode()
+
+  def _refusal(self, request):
+    """Why an actor may not join, status and details; None if it may."""
+    precondition = grpc.StatusCode.FAILED_PRECONDITION
+    difference = protocol.difference(
+        self._agreement, request.get('agreement'))
+    if difference:
+      return precondition, difference
+    task, levels = request.get('task'), request.get('levels')
+    if not (_is_int(task, 0, 2**31) and isinstance(levels, list) and levels and
+            all(isinstance(level, str) for level in levels)):
+      return (grpc.StatusCode.INVALID_ARGUMENT,
+              'expected a task and the level of every environment')
+    unknown = set(levels) - self._level_indices.keys()
+    if unknown:
+      return (precondition, '--level_name: the learner does not train '
+              f'{protocol.quote(min(unknown))}')
+    if len(levels) > self._max_environments:
+      limit = ('the --inference_maximum_batch_size of the learner'
+               if self._make_actor else 'an actor job may have')
+      return (precondition, f'--envs_per_actor: {len(levels)} environments are '
+              f'more than {limit}, {self._max_environments}')
+    return None
+
+  def put_unrolls(self, call, unused_metadata):
+    """Puts unrolls into the queue as there is room for them; answers b''."""
+    return contextlib.nullcontext(functools.partial(self._put, call))
+
+  async def _put(self, call, message):
+    try:
+      session = self._session(int(self._unroll_layout.peek(message, 'session')))
+      self._calls.join(call, session)
+      with session:
+        await self._turn.acquire()
+        rest = None
+        try:
+          self._check_open(session)
+          rest = self._put_at_once(self._decode(message), session)
+        finally:
+          if not rest:
+            self._turn.release()
+        if rest:
+          # Which goes on if the connection ends: what came is not lost.
+          await asyncio.shield(
+              asyncio.create_task(self._put_rest(rest, session)))
+      return b''
+    except wire.WireError as e:
+      raise _bad(str(e)) from e
+
+  def _decode(self, message):
+    unrolls = wire.decode_all(self._unroll_layout, message)
+    if len({int(unroll.session) for unroll in unrolls}) > 1:
+      raise _bad('the unrolls are not of one session')
+    newest = max(int(unroll.policy_version) for unroll in unrolls)
+    snapshot = self.snapshot
+    if snapshot and newest > snapshot.version:
+      raise _bad(
+          f'policy_version is {newest}, and the newest is {snapshot.version}')
+    return unrolls
+
+  def _put_at_once(self, unrolls, session):
+    """Puts unrolls into the queue, but those for which that has been done.
+
+    Returns:
+      A list of those for which there is no room yet.
+    """
+    for i, unroll in enumerate(unrolls):
+      if unroll.sequence <= session.sequence:
+        continue
+      try:
+        if not self._put_unroll(self._output(unroll), self._on_room):
+          return unrolls[i:]
+      except staging.Closed as e:
+        raise self.end(session) from e
+      session.sequence = int(unroll.sequence)
+    return []
+
+  def _output(self, unroll):
+    return trajectories.ActorOutput(
+        level_name=self._levels[unroll.level],
+        agent_state=unroll.agent_state,
+        env_outputs=unroll.env_outputs,
+        agent_outputs=unroll.agent_outputs,
+        policy_version=np.int64(unroll.policy_version))
+
+  async def _put_rest(self, unrolls, session):
+    """Puts unrolls as there is room for them, then gives up the turn."""
+    try:
+      with session:
+        while unrolls:
+          await self._room.wait()
+          self._room.clear()
+          unrolls = self._put_at_once(unrolls, session)
+    finally:
+      self._turn.release()
+
+  def put_episodes(self, unused_call, unused_metadata):
+    """Reports episodes, unless that has been done; answers b''."""
+    return contextlib.nullcontext(self._put_episodes)
+
+  async def _put_episodes(self, message):
+    request = _json(message)
+    episodes = request.get('episodes')
+    sequence = request.get('sequence')
+    if not (_is_int(sequence, 1, 2**63) and _is_int(request.get('session')) and
+            isinstance(episodes, list) and
+            len(episodes) <= protocol.MAX_EPISODES_PER_CALL and
+            all(self._is_episode(episode) for episode in episodes)):
+      raise _bad('expected a list of [level, return, frames]')
+    with self._session(request['session']) as session:
+      if sequence > session.episode_sequence:
+        for episode in episodes:
+          self._report_episode(*episode)
+        session.episode_sequence = sequence
+    return b''
+
+  def _is_episode(self, episode):
+    if not isinstance(episode, list) or len(episode) != 3:
+      return False
+    level, episode_return, frames = episode
+    return (isinstance(level, str) and level in self._level_indices and
+            isinstance(episode_return, float) and
+            np.isfinite(episode_return) and _is_int(frames, 0, 2**63))
+
+  def get_weights(self, call, unused_metadata):
+    """Answers the newest weights; b'' if the actor has them."""
+    return contextlib.nullcontext(functools.partial(self._get_weights, call))
+
+  async def _get_weights(self, call, message):
+    try:
+      number, known_version = struct.unpack('<Qq', message)
+    except struct.error as e:
+      raise _bad('expected a session and a version') from e
+    with self._session(number) as session:
+      self._calls.join(call, session)
+      snapshot = self.snapshot
+      if snapshot is None:
+        raise Refused(grpc.StatusCode.UNAVAILABLE, 'there are no weights yet')
+      if snapshot.version == known_version:
+        return b''
+      return await snapshot.encoded(self._weights_layout, self._threads)
+
+  @contextlib.contextmanager
+  def act(self, call, metadata):
+    """Acts for the environments of an actor job."""
+    number = dict(metadata).get(protocol.SESSION_KEY, '')
+    if not _SESSION.fullmatch(number):
+      raise _bad('expected a session')
+    with self._session(int(number)) as session:
+      if self._make_actor is None:
+        raise Refused(grpc.StatusCode.FAILED_PRECONDITION,
+                      '--inference is "actor" at the learner')
+      self._calls.join(call, session)
+      # An unfinished unroll of each.
+      self._calls.add_bytes(
+          call, len(session.levels) * self._unroll_layout.num_bytes)
+      yield functools.partial(
+          self._act, session,
+          self._make_actor([self._levels[i] for i in session.levels]),
+          self.steps_layouts(len(session.levels)))
+
+  async def _act(self, session, actor, layouts, message):
+    self._check_open(session)
+    try:
+      return await self._threads.call(_act, actor, layouts, message)
+    except wire.WireError as e:
+      raise _bad(str(e)) from e
+    except (staging.Closed, dynamic_batching.CancelledError) as e:
+      raise self.end(session) from e
+
+
+def _act(actor, layouts, message):
+  """Acts as a message of steps says; returns the message of the actions."""
+  steps, answer = layouts.decode(message)
+  ids, actions = actor.act(
+      steps.ids, steps.step_output, steps.is_first, steps.is_last)
+  return answer.encode(protocol.ActionsMessage(ids, actions))
+
+
+def _json(message):
+  try:
+    value = json.loads(message)
+    if isinstance(value, dict):
+      return value
+  except (ValueError, RecursionError):
+    pass
+  raise _bad('expected a JSON object')
+
+
+def _bad(details):
+  return Refused(grpc.StatusCode.INVALID_ARGUMENT, details)
+
+
+def _is_int(value, low=0, high=2**64):
+  return (isinstance(value, int) and not isinstance(value, bool) and
+          low <= value < high)

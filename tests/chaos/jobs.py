@@ -1,0 +1,102 @@
+"""Rounds with several jobs: connections that idle, learners that differ."""
+
+import contextlib
+import resource
+import signal
+import socket
+
+from tests.chaos import arena as arena_lib
+from tests.chaos import oracle
+from tests.chaos import snapshot
+
+# More than the files that a process may usually open.
+_CONNECTIONS, _FILES = 1100, 1024
+# What this process may need beside connections.
+_OWN_FILES = 200
+_END_SECONDS = 60.
+# What learners have to have alike, with values that a learner may have.
+_SHARED = (
+    ('replay_proportion', '0.5'), ('batch_size', '4'), ('unroll_length', '7'),
+    ('total_environment_frames', '500000'), ('discounting', '0.9'),
+    ('entropy_cost', '0.1'), ('baseline_cost', '0.1'),
+    ('reward_clipping', 'none'), ('clip_rho_threshold', '2'),
+    ('clip_pg_rho_threshold', '2'), ('vtrace_lambda', '0.5'),
+    ('learning_rate', '0.1'), ('decay', '0.9'), ('momentum', '0.1'),
+    ('epsilon', '0.5'), ('gradient_norm_clip', '1'),
+    ('num_action_repeats', '2'), ('precision', 'bfloat16'))
+
+
+def _free_ports(count):
+  with contextlib.ExitStack() as stack:
+    sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+    for s in sockets:
+      s.bind(('localhost', 0))
+    return [s.getsockname()[1] for s in sockets]
+
+
+def connections(arena, rng):
+  """A learner job with an actor, and idle connections in numbers."""
+  port, = _free_ports(1)
+  flags = ('--task=0', f'--learner_hosts=localhost:{port}', '--num_actors=1',
+           '--envs_per_actor=4')
+  count = rng.choice((_CONNECTIONS, 2 * _CONNECTIONS))
+  _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+  resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+  if hard != resource.RLIM_INFINITY:
+    count = min(count, hard - _OWN_FILES)
+
+  def act(learner):
+    with contextlib.ExitStack() as stack:
+      actor = stack.enter_context(arena.program(
+          *flags, '--job_name=actor', logdir=arena.logdir + '.actor'))
+      if not learner.train_for(0):
+        return
+      for _ in range(count):
+        # One that is refused or shut is as good.
+        with contextlib.suppress(OSError):
+          stack.enter_context(socket.create_connection(
+              ('localhost', port), timeout=1))
+      if not (learner.wait_for_save(20) and learner.wait_for_save(20)):
+        arena.violated('connections', f'no save with {count} of them')
+      if actor.ended():
+        arena.violated('connections', 'the actor has ended')
+    if not learner.ended():
+      learner.signal(signal.SIGTERM)
+
+  arena.start(act, arena_lib.STOPPED, *flags, *arena.failing_saves(1000),
+              limits={resource.RLIMIT_NOFILE: (_FILES, _FILES)})
+  return f'{count} of them'
+
+
+def learners_differ(arena, rng):
+  """Two learners with one setting that has to be alike, and is not."""
+  name, value = rng.choice(_SHARED)
+  hosts = [f'localhost:{port}' for port in _free_ports(4)]
+  # So large that each has a part of it, and replay a part of that.
+  flags = ('--insecure_network', '--batch_size=8',
+           '--learner_hosts=' + ','.join(hosts[:2]),
+           '--collective_hosts=' + ','.join(hosts[2:]))
+  before = snapshot.take(arena.logdir)
+  with arena.program(*flags, '--task=0', whole=before.whole) as first, \
+      arena.program(*flags, '--task=1', f'--{name}={value}',
+                    logdir=arena.logdir + '.second') as second:
+    both = (first, second)
+    ended = lambda: (all(program.ended() for program in both) or
+                     any(oracle.trained(program.errors()) for program in both))
+    first.wait_until(ended)
+    first.wait_until(ended, _END_SECONDS)
+    for program in both:
+      if oracle.trained(program.errors()):
+        arena.violated('learners differ', f'in --{name}, and train')
+        return f'--{name}={value}'
+    for program in both:
+      code = program.wait(_END_SECONDS)
+      errors = program.errors()
+      arena.found += oracle.check_exit(code, arena_lib.REFUSED, errors)
+      arena.found += oracle.check_words(errors)
+    if not any(f'--{name}' in line for program in both
+               for line in program.errors().splitlines()
+               if line.startswith('Error: ')):
+      arena.violated('learners differ', f'--{name} is not named')
+  arena.found += oracle.check_unchanged(before, snapshot.take(arena.logdir))
+  return f'--{name}={value}'

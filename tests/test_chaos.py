@@ -1,0 +1,71 @@
+"""A few rounds of the attacks on real runs; `tests.chaos.run` has them all."""
+
+import os
+import random
+
+import pytest
+
+from tests.chaos import arena as arena_lib
+from tests.chaos import rounds
+from tests.chaos import run
+
+_KINDS = {name: kind for name, kind, _ in rounds.KINDS}
+
+
+@pytest.fixture(scope='module', name='arena')
+def _arena(tmp_path_factory):
+  arena = arena_lib.Arena(tmp_path_factory.mktemp('chaos'))
+  arena.prepare()
+  assert arena.found == []
+  return arena
+
+
+# Each seed is of a round that does the most of its kind.
+@pytest.mark.parametrize('name, seed', [
+    ('kill_in_save', 0), ('newest', 0), ('signal_twice', 0), ('disk_full', 0),
+    ('second', 0), ('all_damaged', 0)])
+def test_a_round_breaks_no_promise(arena, name, seed):
+  assert run.run_round(arena, name, _KINDS[name], seed) == []
+
+
+def test_a_round_that_breaks_promises_is_told(tmp_path, capsys, monkeypatch):
+  """With its seed, kind, table and evidence, and with exit code 1."""
+
+  class Arena(arena_lib.Arena):
+    """Has no experiment to start."""
+
+    is_prepared = True
+
+    def prepare(self):
+      pass
+
+    def reset(self):
+      os.makedirs(self.logdir, exist_ok=True)
+
+  def bad(arena, rng):
+    assert rng.random() == random.Random(7).random()
+    arena.reset()
+    arena.errors.append('its words')
+    arena.violated('some rule', 'was broken')
+    return 'did this'
+
+  def worse(arena, unused_rng):
+    os.remove(arena.logdir + '/none')
+
+  monkeypatch.setattr(arena_lib, 'Arena', Arena)
+  monkeypatch.setattr(rounds, 'KINDS', (
+      ('good', lambda arena, rng: 'well', 1), ('bad', bad, 1),
+      ('worse', worse, 1)))
+  start = lambda kind: run.main([
+      '--rounds=1', '--seed=7', f'--only={kind}', f'--dir={tmp_path / kind}'])
+  assert start('good') == 0
+  assert start('bad') == 1
+  text = capsys.readouterr().out
+  assert 'did this' in text and 'some rule: was broken' in text
+  assert 'some rule: 1, seeds 7' in text
+  kept = tmp_path / 'bad' / 'violations' / 'seed-7-bad'
+  assert (kept / 'stderr-0').read_text() == 'its words'
+  assert (kept / 'logdir').is_dir()
+  # A round that cannot be carried out is no round that kept its promises.
+  assert start('worse') == 1
+  assert 'FileNotFoundError' in capsys.readouterr().out
