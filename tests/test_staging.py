@@ -68,6 +68,36 @@ def test_put_waits_while_the_queue_is_full():
   assert queue.get_many(2) == [1, 2]
 
 
+def test_put_need_not_wait():
+  """It says whether there was room, and calls once when there is again."""
+  queue = staging.TrajectoryQueue(2)
+  calls = []
+  a, b = (lambda name=name: calls.append(name) for name in 'ab')
+  assert queue.put(0, a) and queue.put(1, on_room=a)
+  for _ in range(2):
+    assert not queue.put(2, a)
+  assert not queue.put(3, b)
+  assert not calls and len(queue) == 2
+  assert queue.get_many(1) == [0]
+  assert sorted(calls) == ['a', 'b']
+  assert queue.put(4, a)
+  assert queue.get_many(2) == [1, 4]
+  assert sorted(calls) == ['a', 'b']
+  assert queue.put(5)
+
+
+def test_close_tells_those_that_need_not_wait():
+  queue = staging.TrajectoryQueue(1)
+  calls = []
+  queue.put(0)
+  assert not queue.put(1, lambda: calls.append(1))
+  queue.close()
+  assert calls == [1]
+  with pytest.raises(staging.Closed):
+    queue.put(1, lambda: calls.append(2))
+  assert calls == [1]
+
+
 def test_get_many_waits_for_all():
   """Items stay in the queue until there are enough."""
   queue = staging.TrajectoryQueue(4)

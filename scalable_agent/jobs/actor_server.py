@@ -55,7 +55,8 @@ class ActorServer:
       security: A `security.Security`.
       agent: A `networks.Agent`.
       policy: None, or what acts for the actor jobs, as for `actor.Actor`.
-      put_unroll: A function that takes an `ActorOutput`, and may block.
+      put_unroll: A function that takes an `ActorOutput`, and may block, or
+        not, as `TrajectoryQueue.put`.
       report_episode: A function that takes an `Episode`.
       times: A `timing.StageTimes`.
 

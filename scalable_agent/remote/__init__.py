@@ -10,5 +10,6 @@ learner runs an `actor.Actor` for each of these jobs:
     pool     <-> stream.Stream  <... steps, actions ...>  Service <-> Actor
 
 `wire` says what a message is, `protocol` which there are, `security` who may
-send them, `sessions` who has.
+send them, `sessions` who has, `methods` what the service makes of them. `calls`
+and `connections` bound what others can take of a learner.
 """

@@ -219,7 +219,7 @@ class LearnerClient:
           'PutEpisodes',
           lambda connection, part=values[start:start + most]: json.dumps(dict(
               session=connection.session, sequence=self._episode_sequence,
-              episodes=part)).encode(), _CALL_SECONDS)
+              episodes=part)).encode())
 
   def open_stream(self):
     """Returns a new `stream.Stream`, for inference at the learner.
@@ -252,31 +252,27 @@ class LearnerClient:
     self._closed.set()
     self._channel.close()
 
-  def _call(self, name, make_request, timeout):
+  def _call(self, name, make_request):
     """Calls until it works.
 
     Args:
       name: The method.
       make_request: A function of a `_Connection` that returns the message.
-      timeout: Seconds until a call has failed.
-
-    Returns:
-      A pair of the answer and the `_Connection`.
     """
     while True:
       connection = self._connect()
       try:
-        answer = self._invoke(name, make_request(connection), timeout)
+        self._invoke(name, make_request(connection))
       except grpc.RpcError as e:
         self._lost(e, connection)
       else:
         self._succeeded()
-        return answer, connection
+        return
 
-  def _invoke(self, name, request, timeout):
+  def _invoke(self, name, request):
     try:
       return self._methods[name](
-          request, timeout=timeout, metadata=self._metadata)
+          request, timeout=_CALL_SECONDS, metadata=self._metadata)
     except ValueError as e:  # The channel was closed.
       raise Closed() from e
 
@@ -298,8 +294,7 @@ class LearnerClient:
 
   def _say_hello(self):
     request = dict(self._hello, run=self._run, session=self._session)
-    answer = json.loads(self._invoke(
-        'Hello', json.dumps(request).encode(), _CALL_SECONDS))
+    answer = json.loads(self._invoke('Hello', json.dumps(request).encode()))
     again = ''
     if answer['run'] != self._run:
       again = ', which has been restarted' if self._run else ''

@@ -47,6 +47,7 @@ class Connections:
     # Names of ends, since the last `check`.
     self._let_in = set()
     self._refused = set()
+    self._to_close = set()
 
   def __len__(self):
     """How many there were at the last `check`."""
@@ -57,39 +58,36 @@ class Connections:
     self._let_in.add(peer)
 
   def refuse(self, peer):
-    """Takes note that a call was refused, likewise."""
+    """Has `check` close a connection if it is unknown still; likewise."""
     self._refused.add(peer)
 
+  def close(self, peer):
+    """Has `check` close a connection; likewise."""
+    self._to_close.add(peer)
+
   def check(self):
-    """Closes unknown ones that were refused, are too old, or are too many."""
+    """Closes those to close, and unknown ones that are too old or too many."""
     self._look()
-    let_in, refused = (
+    let_in, refused, to_close = (
         set(map(_address_of_peer, peers))
-        for peers in (self._let_in, self._refused))
-    self._let_in.clear()
-    self._refused.clear()
+        for peers in (self._let_in, self._refused, self._to_close))
+    for peers in self._let_in, self._refused, self._to_close:
+      peers.clear()
     too_old = time.monotonic() - self._unknown_seconds
     unknown = []
     for name, connection in self._connections.items():
-      if connection is None or connection.is_known:
+      if connection is None:
         continue
-      if connection.address in let_in:
-        connection.is_known = True
-      elif connection.since < too_old or connection.address in refused:
+      address = connection.address
+      connection.is_known = connection.is_known or address in let_in
+      if address in to_close or not connection.is_known and (
+          address in refused or connection.since < too_old):
         self._shut(name)
-      else:
+      elif not connection.is_known:
         unknown.append((connection.since, name))
     unknown.sort()
     for _, name in unknown[:max(len(unknown) - self._max_unknown, 0)]:
       self._shut(name)
-
-  def close(self, peer):
-    """Closes the connection of an end, gRPC's name of it, if it is there."""
-    self._look()
-    address = _address_of_peer(peer)
-    for name, connection in self._connections.items():
-      if connection and connection.address == address:
-        self._shut(name)
 
   def _look(self):
     """Brings `_connections` up to date."""

@@ -21,7 +21,7 @@ from scalable_agent.remote import protocol
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
 
-# Of one actor job.
+# Of an actor job that has the policy; the others have a setting for it.
 _MAX_ENVIRONMENTS = 4096
 _SESSION = re.compile('[0-9]{1,20}')
 # Numbers of environments to keep the layouts of.
@@ -100,8 +100,7 @@ class Methods:
     self._report_episode = report_episode
     self._make_actor = make_actor
     self._max_environments = (
-        min(max_environments, _MAX_ENVIRONMENTS) if make_actor
-        else _MAX_ENVIRONMENTS)
+        max_environments if make_actor else _MAX_ENVIRONMENTS)
     self._calls = calls
     self._threads = threads
     self.steps_layouts = functools.lru_cache(_MAX_LAYOUTS)(
@@ -111,7 +110,7 @@ class Methods:
     # large.
     self._turn = asyncio.Lock()
     self._room = asyncio.Event()
-    self._on_room = functools.partial(loop.call_soon_threadsafe, self._room.set)
+    self._loop = loop
 
   def _make_steps_layouts(self, num_environments):
     spec = [environments.ArraySpec(tuple(shape), np.dtype(dtype))
@@ -250,6 +249,11 @@ class Methods:
         agent_outputs=unroll.agent_outputs,
         policy_version=np.int64(unroll.policy_version))
 
+  def _on_room(self):
+    """Called by another thread when there is room in the queue."""
+    with contextlib.suppress(RuntimeError):  # The service is closed.
+      self._loop.call_soon_threadsafe(self._room.set)
+
   async def _put_rest(self, unrolls, session):
     """Puts unrolls as there is room for them, then gives up the turn."""
     try:
@@ -318,13 +322,13 @@ class Methods:
         raise Refused(grpc.StatusCode.FAILED_PRECONDITION,
                       '--inference is "actor" at the learner')
       self._calls.join(call, session)
-      # An unfinished unroll of each.
+      layouts = self.steps_layouts(len(session.levels))
+      # An unfinished unroll of each environment, and a message of all.
       self._calls.add_bytes(
-          call, len(session.levels) * self._unroll_layout.num_bytes)
-      yield functools.partial(
-          self._act, session,
-          self._make_actor([self._levels[i] for i in session.levels]),
-          self.steps_layouts(len(session.levels)))
+          call, len(session.levels) * self._unroll_layout.num_bytes +
+          layouts.max_bytes)
+      actor = self._make_actor([self._levels[i] for i in session.levels])
+      yield functools.partial(self._act, session, actor, layouts)
 
   async def _act(self, session, actor, layouts, message):
     self._check_open(session)

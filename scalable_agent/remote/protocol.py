@@ -14,7 +14,7 @@ from scalable_agent.environments import ArraySpec
 from scalable_agent.remote import frame_stacks
 from scalable_agent.remote import wire
 
-VERSION = 2
+VERSION = 3
 SERVICE = 'scalable_agent.Learner'
 # Metadata of streams: the number of the session.
 SESSION_KEY = 'session'

@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 
+from absl import logging
 import grpc
 
 from scalable_agent.process import machine_memory
@@ -25,8 +26,8 @@ from scalable_agent.remote import security as security_lib
 _MAX_CONNECTIONS = 8192
 # What the rest of the learner may open.
 _FILES_FOR_OTHERS = 128
-# Of the machine's memory, for what calls hold. Buffers may have most of it.
-_MEMORY_SHARE = .25
+# Of the machine's memory, for what calls may hold.
+_MEMORY_SHARE = .5
 _UNKNOWN_MEMORY = 8 << 30
 _MAX_TEXT_BYTES = 1 << 20
 # Calls wait for inference, and for room in the queue, one in a thread.
@@ -37,8 +38,8 @@ _CHECK_SECONDS = 1.
 # be about to.
 _UNKNOWN_SECONDS = 10.
 _MAX_UNKNOWN = 256
-# From a call that was refused to the end of its connection.
-_REFUSED_SECONDS = .1
+# From a call that was refused, and the word of it, to a check.
+_SOON_SECONDS = .1
 
 
 class ServiceError(RuntimeError):
@@ -86,24 +87,28 @@ class Service:
     self._threads = thread_pool.ThreadPool(
         # As many calls as can be in one batch of the policy may wait for it.
         max(max_environments, _MIN_MAX_THREADS), 'service')
-    self._calls = calls_lib.Calls(
-        _max_bytes(), lambda peer: self._connections.close(peer))
-    self._refused = asyncio.Event()
+    self._calls = calls_lib.Calls(_max_bytes(), self._close_connection)
+    # Set when a check should not wait for its time.
+    self._check_soon = asyncio.Event()
     self._methods = methods_lib.Methods(
         agreement, levels, unroll_layout, weights_layout, put_unroll,
         report_episode, make_actor, max_environments, self._calls,
         self._threads, self._loop)
-    self._max_message_bytes = max(
-        protocol.max_call_bytes(unroll_layout), _MAX_TEXT_BYTES,
-        self._methods.steps_layouts(max_environments).max_bytes
-        if make_actor else 0)
+    self._call_bytes = max(
+        protocol.max_call_bytes(unroll_layout), _MAX_TEXT_BYTES)
+    max_message_bytes = max(
+        self._call_bytes, self._methods.steps_layouts(
+            max_environments).max_bytes if make_actor else 0)
     self._thread = threading.Thread(
         target=self._loop.run_forever, name='service', daemon=True)
     self._thread.start()
     try:
-      self.port = self._run(self._start(address, security))
-    except RuntimeError as e:
+      self.port = self._run(self._start(
+          address, security, max_message_bytes))
+    except Exception as e:
       self._end_loop()
+      if not isinstance(e, RuntimeError):
+        raise
       raise ServiceError(
           f'The learner cannot listen on {address}: another program does, or '
           'the address is not one of this machine.') from e
@@ -111,14 +116,14 @@ class Service:
   def _run(self, coroutine):
     return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
-  async def _start(self, address, security):
+  async def _start(self, address, security, max_message_bytes):
     """Starts to listen; returns the port."""
     max_connections = _max_connections(address)
     self._server = grpc.aio.server(
         interceptors=[security_lib.Authenticator(
             security.token, self._turn_away)],
-        options=protocol.channel_options(
-            self._max_message_bytes) + protocol.server_options(max_connections))
+        options=(protocol.channel_options(max_message_bytes) +
+                 protocol.server_options(max_connections)))
     methods = self._methods
     self._server.add_generic_rpc_handlers([
         grpc.method_handlers_generic_handler(protocol.SERVICE, dict(
@@ -126,7 +131,8 @@ class Service:
             PutEpisodes=self._handler(methods.put_episodes, lasts=False),
             GetWeights=self._handler(methods.get_weights),
             PutUnroll=self._handler(methods.put_unrolls),
-            Act=self._handler(methods.act)))])
+            # Which depends on the environments.
+            Act=self._handler(methods.act, num_bytes=0)))])
     credentials = security_lib.server_credentials(security)
     port = (self._server.add_secure_port(address, credentials)
             if credentials else self._server.add_insecure_port(address))
@@ -137,7 +143,7 @@ class Service:
     self._checking = asyncio.create_task(self._check())
     return port
 
-  def _handler(self, method, lasts=True):
+  def _handler(self, method, lasts=True, num_bytes=None):
     """Returns gRPC's handler of a method.
 
     To gRPC each is a stream: where it waits for a single message by itself,
@@ -148,11 +154,15 @@ class Service:
         context manager, whose value is a coroutine function from a message to
         its answer.
       lasts: Whether there may be long pauses between messages.
+      num_bytes: What a call of it may hold, by default the largest message
+        but for those of steps.
     """
+    num_bytes = self._call_bytes if num_bytes is None else num_bytes
+
     async def handle(unused_messages, context):
       call = None
       try:
-        call = self._calls.begin(context, self._max_message_bytes, lasts)
+        call = self._calls.begin(context, num_bytes, lasts)
         self._connections.let_in(call.peer)
         with method(call, context.invocation_metadata()) as answer:
           while (message := await context.read()) is not grpc.aio.EOF:
@@ -175,18 +185,25 @@ class Service:
   def _turn_away(self, peer):
     """Closes a connection whose call was refused, once it has been told so."""
     self._connections.refuse(peer)
-    self._refused.set()
+    self._check_soon.set()
+
+  def _close_connection(self, peer):
+    self._connections.close(peer)
+    self._check_soon.set()
 
   async def _check(self):
     """Ends what is silent or was refused, again and again."""
     while True:
       with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(self._refused.wait(), _CHECK_SECONDS)
-        self._refused.clear()
-        await asyncio.sleep(_REFUSED_SECONDS)
-      self._connections.check()
-      self._calls.check()
-      self._methods.sessions.expire()
+        await asyncio.wait_for(self._check_soon.wait(), _CHECK_SECONDS)
+        await asyncio.sleep(_SOON_SECONDS)
+      self._check_soon.clear()
+      try:
+        self._connections.check()
+        self._calls.check()
+        self._methods.sessions.expire()
+      except Exception:  # It is better to serve than to check.
+        logging.exception('Connections cannot be checked.')
 
   def update(self, weights, version):
     """Offers a version of the weights from now on.

@@ -50,6 +50,8 @@ class Checkpointer:
     self._config_json = config_json
     self._keep = keep
     self._saved_frames = None
+    # Those that could not be restored, as long as they have their names.
+    self._damaged = []
 
   @property
   def newest_frames(self):
@@ -71,18 +73,19 @@ class Checkpointer:
     self._save_counter.assign_add(1)
     with files.committing(path) as temporary:
       self._checkpoint.write(temporary)
-      self._set_aside(frames)
+      self._set_aside_damaged()
     self._saved_frames = frames
     files.keep_newest(self._logdir, self._keep)
     return path
 
-  def _set_aside(self, frames):
-    """Keeps damaged checkpoints from being newer than what is saved now."""
-    for path in files.find(self._logdir):
-      if files.frames_of(path) >= frames:
-        logging.warning('%s could not be restored; its files are now called '
-                        'damaged-%s.', path, os.path.basename(path))
-        files.set_aside(path)
+  def _set_aside_damaged(self):
+    """Lets no damaged checkpoint pass for the newest, or one of those kept."""
+    while self._damaged:
+      path = self._damaged[-1]
+      files.set_aside(path)
+      logging.warning('%s could not be restored; its files are now called '
+                      'damaged-%s.*', path, os.path.basename(path))
+      self._damaged.pop()
 
   def restore(self):
     """Restores the newest checkpoint that is whole.
@@ -93,7 +96,12 @@ class Checkpointer:
     Raises:
       CheckpointError: There are checkpoints, and none can be restored.
     """
-    paths = files.find(self._logdir)
+    try:
+      paths = files.find(self._logdir)
+    except OSError as e:
+      raise CheckpointError(f'--logdir={self._logdir} cannot be read: '
+                            f'{errors.first_line(e)}.') from e
+    self._damaged = []
     for path in reversed(paths):
       try:
         self._checkpoint.restore(path).assert_consumed()
@@ -101,6 +109,7 @@ class Checkpointer:
         logging.warning(
             'Checkpoint %s cannot be restored, trying the one before: %s',
             path, errors.first_line(e))
+        self._damaged.append(path)
         continue
       self._saved_frames = self._learner.frames
       return path

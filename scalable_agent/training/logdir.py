@@ -155,9 +155,13 @@ def check(config, facts):
   Raises:
     ConfigError: The directory is another run's.
   """
-  # A run that ended before its first checkpoint lays no claim to it.
-  if not checkpoint_files.find(config.logdir):
-    return []
+  try:
+    # A run that ended before its first checkpoint lays no claim to it.
+    if not checkpoint_files.find(config.logdir):
+      return []
+  except OSError as e:
+    raise ConfigError(f'--logdir={config.logdir} cannot be read: '
+                      f'{errors.first_line(e)}.') from e
   path = os.path.join(config.logdir, CONFIG_FILE)
   if not os.path.exists(path):
     return []

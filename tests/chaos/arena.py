@@ -14,6 +14,7 @@ from tests.chaos import logs
 from tests.chaos import oracle
 from tests.chaos import program as program_lib
 from tests.chaos import snapshot
+from tests.chaos import words
 
 SAVE_SECONDS = .4
 LOG_SECONDS = .15
@@ -56,7 +57,7 @@ class Arena:
   Attributes:
     directory: A directory for everything.
     logdir: The log directory that most rounds are about.
-    found: The violations of this round, a list of `oracle.Violation`.
+    found: The violations of this round, a list of `words.Violation`.
     errors: What the starts of this round wrote to stderr, a list.
     can_mount: Whether small file systems can be mounted.
     can_make_unwritable: Whether a directory can be closed to this user.
@@ -135,7 +136,7 @@ class Arena:
 
   def violated(self, rule, detail):
     """Notes a violation."""
-    self.found.append(oracle.Violation(rule, detail))
+    self.found.append(words.Violation(rule, detail))
 
   @contextlib.contextmanager
   def program(self, *arguments, logdir=None, limits=None, whole=(),
@@ -203,14 +204,14 @@ def check(start, expected, damaged=()):
   """
   before, after, code, errors, first, completed = start
   if oracle.must_refuse(before):
-    return (oracle.check_words(errors) +
-            oracle.check_exit(code, REFUSED, errors) +
+    return (words.check_lines(errors) +
+            words.check_exit(code, REFUSED, errors) +
             oracle.check_unchanged(before, after))
-  found = oracle.check_words(errors) + oracle.check_exit(code, expected, errors)
+  found = words.check_lines(errors) + words.check_exit(code, expected, errors)
   found += oracle.check_resumed(before, errors)
   ended_by_itself = code in (0, 1)
-  if oracle.trained(errors):
-    resumed = oracle.resumed_frames(errors) or 0
+  if words.trained(errors):
+    resumed = words.resumed_frames(errors) or 0
     if max(after.whole, default=0) > resumed:
       found += oracle.check_set_aside(before, after, errors)
       # One that is killed in a save has not removed the oldest yet.
@@ -219,14 +220,14 @@ def check(start, expected, damaged=()):
     found += oracle.check_leftovers(
         None if ended_by_itself else before, after)
     if not before.whole and first != 0 and logs.has_any(after):
-      found.append(oracle.Violation(
+      found.append(words.Violation(
           'first save', f'the first checkpoint is of frame {first}'))
     if code == 0 and before.whole != after.whole:
       found += oracle.check_stopped(after)
   known = [number for number in (*before.whole, completed)
            if number is not None]
   return (found + oracle.check_saved(after, max(known, default=None)) +
-          check_logs(after, ended_by_itself and oracle.trained(errors),
+          check_logs(after, ended_by_itself and words.trained(errors),
                      damaged))
 
 

@@ -7,6 +7,7 @@ from tests.chaos import damage
 from tests.chaos import endings
 from tests.chaos import oracle
 from tests.chaos import snapshot
+from tests.chaos import words
 
 
 def state_file(arena, rng):
@@ -64,10 +65,10 @@ def no_file(arena, rng):
   text = damage.put_directory(arena.logdir, name)
   end, codes, word = endings.choose(rng)
   start = arena.observe(end)
-  if start.code == 1 and not oracle.trained(start.errors):
+  if start.code == 1 and not words.trained(start.errors):
     word = 'refused'
-    arena.found += oracle.check_words(start.errors)
-    arena.found += oracle.check_exit(1, arena_lib.REFUSED, start.errors)
+    arena.found += words.check_lines(start.errors)
+    arena.found += words.check_exit(1, arena_lib.REFUSED, start.errors)
     arena.found += oracle.check_unchanged(start.before, start.after)
   else:
     arena.found += arena_lib.check(

@@ -11,6 +11,7 @@ from tests.chaos import oracle
 from tests.chaos import program as program_lib
 from tests.chaos import snapshot
 from tests.chaos import tested
+from tests.chaos import words
 
 _SECOND_SECONDS = 20.
 
@@ -48,7 +49,7 @@ def second(arena, rng):
     other = os.path.join(arena.logdir, '..', os.path.basename(arena.logdir))
     with arena.program(logdir=other) as late:
       code = late.wait(program_lib.START_SECONDS / 4)
-      arena.found += oracle.check_second(
+      arena.found += words.check_second(
           code, late.seconds, late.errors(), program.pid, host, _SECOND_SECONDS)
     before = program.frames()
     if not program.wait_until(lambda: program.frames() > before, 10):
@@ -67,9 +68,9 @@ def odd_name(arena, rng):
   end, codes, word = endings.choose(rng)
   start = arena.observe(end, logdir=logdir)
   if start.code == 1:
-    arena.found += oracle.check_exit(
+    arena.found += words.check_exit(
         start.code, arena_lib.REFUSED, start.errors)
-    arena.found += oracle.check_words(start.errors)
+    arena.found += words.check_lines(start.errors)
     arena.found += oracle.check_unchanged(start.before, start.after)
     word = 'refused'
   else:

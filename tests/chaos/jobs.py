@@ -8,6 +8,7 @@ import socket
 from tests.chaos import arena as arena_lib
 from tests.chaos import oracle
 from tests.chaos import snapshot
+from tests.chaos import words
 
 # More than the files that a process may usually open.
 _CONNECTIONS, _FILES = 1100, 1024
@@ -82,18 +83,18 @@ def learners_differ(arena, rng):
                     logdir=arena.logdir + '.second') as second:
     both = (first, second)
     ended = lambda: (all(program.ended() for program in both) or
-                     any(oracle.trained(program.errors()) for program in both))
+                     any(words.trained(program.errors()) for program in both))
     first.wait_until(ended)
     first.wait_until(ended, _END_SECONDS)
     for program in both:
-      if oracle.trained(program.errors()):
+      if words.trained(program.errors()):
         arena.violated('learners differ', f'in --{name}, and train')
         return f'--{name}={value}'
     for program in both:
       code = program.wait(_END_SECONDS)
       errors = program.errors()
-      arena.found += oracle.check_exit(code, arena_lib.REFUSED, errors)
-      arena.found += oracle.check_words(errors)
+      arena.found += words.check_exit(code, arena_lib.REFUSED, errors)
+      arena.found += words.check_lines(errors)
     if not any(f'--{name}' in line for program in both
                for line in program.errors().splitlines()
                if line.startswith('Error: ')):

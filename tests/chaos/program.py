@@ -11,8 +11,8 @@ import threading
 import time
 
 from tests.chaos import logs
-from tests.chaos import oracle
 from tests.chaos import snapshot
+from tests.chaos import words
 
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 _POLL_SECONDS = .003
@@ -138,8 +138,9 @@ class Program:
     for name, values in limits.items():
       try:
         resource.prlimit(self.pid, name, values)
-      except ProcessLookupError:
-        pass
+      except (ProcessLookupError, PermissionError):
+        if not self.ended():
+          raise
 
   def processes(self):
     """Ids of the process and what it has started, without zombies."""
@@ -180,7 +181,7 @@ class Program:
     """Waits until it has logged something of this start; returns if so."""
     before = self.frames()
     return self.wait_until(lambda: (
-        oracle.trained(self.errors()) and self.frames() > before))
+        words.trained(self.errors()) and self.frames() > before))
 
   def train_for(self, seconds):
     """Waits until it trains, and so many seconds more. Returns if it does."""

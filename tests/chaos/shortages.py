@@ -10,6 +10,7 @@ from tests.chaos import endings
 from tests.chaos import faults
 from tests.chaos import oracle
 from tests.chaos import program as program_lib
+from tests.chaos import words
 
 
 def _fault(arena, rng, make_fault, logdir=None):
@@ -37,19 +38,19 @@ def _fault(arena, rng, make_fault, logdir=None):
     with make_fault(program) as made:
       program.wait_until(program.ended, seconds)
       failed = program.completed == saved
-      words = program.errors()[mark:]
+      said = program.errors()[mark:]
       ended = program.ended()
       if signum:
         program.signal(signum)
         program.wait_until(program.ended, program_lib.STOP_SECONDS)
     if made:
       arena.violated('made anew', ', '.join(made))
-    if not ended and 'frames/s' not in words:
+    if not ended and 'frames/s' not in said:
       arena.violated('goes on', 'no progress meanwhile')
     # A turn of the wheel may end in a save and in a line of each log.
     most = seconds / arena_lib.SAVE_SECONDS + (
         2 * seconds / arena_lib.LOG_SECONDS) + 10
-    arena.found += oracle.check_warnings(words, int(failed), int(most))
+    arena.found += words.check_warnings(said, int(failed), int(most))
     if not signum and not program.ended():
       if not program.wait_for_save(15):
         arena.violated('retry', 'no save after all was well again')
@@ -100,9 +101,9 @@ def few_descriptors(arena, rng):
   end, codes, word = endings.choose(rng)
   start = arena.observe(
       end, limits={resource.RLIMIT_NOFILE: (soft, hard)})
-  if start.code == 1 and not oracle.trained(start.errors):
-    arena.found += oracle.check_exit(1, arena_lib.REFUSED, start.errors)
-    arena.found += oracle.check_words(start.errors)
+  if start.code == 1 and not words.trained(start.errors):
+    arena.found += words.check_exit(1, arena_lib.REFUSED, start.errors)
+    arena.found += words.check_lines(start.errors)
     word = 'refused'
   else:
     arena.found += arena_lib.check(start, codes)
@@ -142,8 +143,8 @@ def failed_saves(arena, rng):
       program.wait_until(program.ended, 20)
 
   start = arena.observe(act, *arena.failing_saves(3))
-  arena.found += oracle.check_words(start.errors)
-  arena.found += oracle.check_exit(start.code, arena_lib.REFUSED, start.errors)
+  arena.found += words.check_lines(start.errors)
+  arena.found += words.check_exit(start.code, arena_lib.REFUSED, start.errors)
   if kind != 'deleted':
     arena.found += arena_lib.check_logs(start.after, False)
     arena.found += oracle.check_saved(start.after, start.completed)

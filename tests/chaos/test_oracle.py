@@ -10,6 +10,7 @@ from tests.chaos import damage
 from tests.chaos import logs
 from tests.chaos import oracle
 from tests.chaos import snapshot
+from tests.chaos import words
 
 _CKPT = ('ckpt-{}.index', 'ckpt-{}.data-00000-of-00001')
 _TRAINED = 'I1122 12:00:00.000000 1 run.py:1] Training synthetic: with impala\n'
@@ -62,10 +63,10 @@ def _rules(found):
 
 
 def test_words():
-  assert oracle.check_words('Error: once\n') == []
-  assert _rules(oracle.check_words(
+  assert words.check_lines('Error: once\n') == []
+  assert _rules(words.check_lines(
       'Traceback (most recent call last)\nOSError\n')) == ['traceback']
-  assert _rules(oracle.check_words('Error: a\nError: b\n')) == ['one line']
+  assert _rules(words.check_lines('Error: a\nError: b\n')) == ['one line']
 
 
 @pytest.mark.parametrize('code, expected, errors, rules', [
@@ -78,7 +79,7 @@ def test_words():
     (-15, {0}, '', ['exit code']),
     (None, {0}, 'last\nFatal Python error: Aborted\nstacks', ['hang'])])
 def test_exit_codes(code, expected, errors, rules):
-  found = oracle.check_exit(code, expected, errors)
+  found = words.check_exit(code, expected, errors)
   assert _rules(found) == rules
   if code is None:
     assert found[0].detail.endswith(': last')
@@ -88,7 +89,7 @@ def test_exit_codes(code, expected, errors, rules):
     (0, ['warnings']), (1, []), (3, []), (4, ['warnings'])])
 def test_warnings(count, rules):
   errors = _TRAINED + count * _WARNED.format(1)
-  assert _rules(oracle.check_warnings(errors, 1, 3)) == rules
+  assert _rules(words.check_warnings(errors, 1, 3)) == rules
 
 
 # -- Resuming ------------------------------------------------------------------
@@ -114,8 +115,8 @@ def test_resuming_from_what_was_being_moved():
 
 
 def test_the_path_of_a_checkpoint_may_have_numbers():
-  assert oracle.resumed_frames(_TRAINED + _RESUMED.format(120)) == 120
-  assert oracle.resumed_frames(_TRAINED) is None
+  assert words.resumed_frames(_TRAINED + _RESUMED.format(120)) == 120
+  assert words.resumed_frames(_TRAINED) is None
 
 
 def _set_aside(number):
@@ -293,7 +294,7 @@ def test_nothing_is_logged_before_a_save():
     (1, 3, 'Error: process 77 has it\n', ['second run']),
     (0, 3, '', ['second run']), (None, 3, '', ['second run'])])
 def test_a_second_run(code, seconds, line, rules):
-  found = oracle.check_second(code, seconds, line, 77, 'host', 20)
+  found = words.check_second(code, seconds, line, 77, 'host', 20)
   assert _rules(found) == rules
 
 

@@ -9,6 +9,7 @@ from tests.chaos import endings
 from tests.chaos import oracle
 from tests.chaos import program as program_lib
 from tests.chaos import snapshot
+from tests.chaos import words
 
 
 def run(arena, *arguments, act=None, expected=frozenset(arena_lib.STOPPED),
@@ -26,8 +27,8 @@ def run(arena, *arguments, act=None, expected=frozenset(arena_lib.STOPPED),
       act or (lambda program: program.wait(program_lib.START_SECONDS)),
       '--mode=test', *arguments, logdir=logdir)
   whole = max(start.before.whole, default=None)
-  arena.found += oracle.check_words(start.errors)
-  arena.found += oracle.check_exit(
+  arena.found += words.check_lines(start.errors)
+  arena.found += words.check_exit(
       start.code, arena_lib.REFUSED if whole is None else expected,
       start.errors)
   if whole is not None and f'ckpt-{whole} of' not in start.errors:

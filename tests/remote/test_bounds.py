@@ -1,7 +1,6 @@
 """What those without the token, and those with it, can take of a learner."""
 
 import contextlib
-import json
 import socket
 import struct
 import threading
@@ -477,21 +476,3 @@ def test_all_sessions_at_work_leave_no_room_for_another(monkeypatch, caplog):
         learner.drain(2)
         assert waiting.result() == b''
         assert asking.result()
-
-
-def test_a_hello_is_answered_whatever_others_have_left_half_said():
-  """Messages that began and never end."""
-  with remote_parts.Learner(security=_SECURITY) as learner:
-    with contextlib.ExitStack() as stack:
-      connection = stack.enter_context(
-          raw_http2.Connection(learner.port, _METADATA))
-      for method in remote_parts.METHODS:
-        for _ in range(10):
-          connection.send(connection.open(method), b'{"a', length=1000)
-      with _GoodActor(learner) as actor:
-        actor.makes_progress()
-      call = connection.open('Hello')
-      connection.send(
-          call, json.dumps(dict(agreement={})).encode(), is_last=True)
-      remote_parts.wait_until(
-          lambda: connection.look(.01) or call in connection.ended)

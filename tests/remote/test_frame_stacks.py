@@ -58,6 +58,7 @@ def test_what_comes_out_went_in(length, height, width, seed, breaks):
   decoded = layout.decode(encoded)
   np.testing.assert_array_equal(decoded.env_outputs.observation[0], frames)
   assert decoded.env_outputs.observation[0].dtype == np.uint8
+  assert layout.peek(encoded, 'level') == 3
   assert decoded.level == 3
   assert len(encoded) <= layout.num_bytes
 

@@ -197,6 +197,22 @@ def test_refuses(message, what):
     _LAYOUT.decode(message)
 
 
+def test_peek_reads_one_value():
+  for session in (0, 7, 2**64 - 1):
+    message = remote_parts.put_message(session=session, sequence=9)
+    assert _LAYOUT.peek(message, 'session') == session
+    assert _LAYOUT.peek(message, 'sequence') == 9
+    # Several have the number of the first.
+    several = wire.join([message, _MESSAGE])
+    assert _LAYOUT.peek(several, 'session') == session
+  # What else there is is for `decode`.
+  end = _offset('session') + 8
+  assert _LAYOUT.peek(_MESSAGE[:end], 'session') == 5
+  for bad in (b'', _MESSAGE[:end - 1], _MESSAGE[1:], b'x' + _MESSAGE[1:]):
+    with pytest.raises(wire.WireError, match='the header'):
+      _LAYOUT.peek(bad, 'session')
+
+
 @st.composite
 def _mutations(draw):
   message = bytearray(_MESSAGE)

@@ -276,6 +276,23 @@ def test_damaged_checkpoints_are_set_aside(tmp_path):
   _assert_equal(_state(restored), _state(learner))
 
 
+def test_damaged_checkpoints_are_not_among_those_kept(tmp_path):
+  """Even if what is saved next is newer than they are."""
+  states = _train_and_save(tmp_path, 3)
+  for path in _data_files(tmp_path)[1:]:
+    _flip_bytes(path)
+  learner = _make_learner(seed=99)
+  checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '', keep=2)
+  checkpointer.restore()
+  for i in range(3):
+    _step(learner, _batch(i))
+  assert checkpointer.save().endswith('-320')
+  os.remove(tmp_path / 'ckpt-320.index')
+  restored, path = _restore(tmp_path)
+  assert path.endswith('-80')
+  _assert_equal(_state(restored), states[0])
+
+
 @pytest.mark.parametrize('fail', ['mkdir', 'fsync', 'replace'])
 def test_a_save_that_fails_leaves_all_as_it_was(tmp_path, monkeypatch, fail):
   """The next one, when there is room again, succeeds."""
