@@ -265,6 +265,8 @@ def train(config, start_actors=actor_threads.start, stop=None):
     TrainingError: Training cannot go on.
   """
   stop = stop or signals.Stop()
+  if stop.is_set() and config.num_learners == 1:
+    return  # There is nothing to save, and nobody waits for this learner.
   devices = devices_assembly.choose(config)
   peers = peers_lib.join(config, devices)
   # TensorFlow takes SIGTERM for itself where it connects learners.
