@@ -32,8 +32,9 @@ import tempfile
 from absl import app
 from absl import flags
 
-# As the experiment does, before TensorFlow is loaded.
-os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')
+from scalable_agent.process import tensorflow_environment
+
+tensorflow_environment.prepare()
 
 import tensorflow as tf  # pylint: disable=g-import-not-at-top
 

@@ -24,6 +24,7 @@ from scalable_agent.config import flags as config_flags
 from scalable_agent.environments import PoolError
 from scalable_agent.process import open_files
 from scalable_agent.process import signals
+from scalable_agent.process import tensorflow_environment
 from scalable_agent.training import logdir as logdir_lib
 
 FLAGS = flags.FLAGS
@@ -54,8 +55,7 @@ def config_with(changes):
 def main(argv):
   """Trains or tests as the flags say; ends with one line where it cannot."""
   logging.set_verbosity(logging.INFO)
-  # TensorFlow Probability is built on it; TensorFlow would load another Keras.
-  os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')
+  tensorflow_environment.prepare()
   at_once = False
   status = 0
   try:

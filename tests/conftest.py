@@ -7,6 +7,10 @@ import pytest
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
+from scalable_agent.process import tensorflow_environment
+
+tensorflow_environment.prepare()
+
 from absl import logging  # pylint: disable=g-import-not-at-top
 import tensorflow as tf  # pylint: disable=g-import-not-at-top
 
