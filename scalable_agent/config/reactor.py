@@ -1,0 +1,75 @@
+"""Settings of Reactor alone, and its defaults for those of all agents.
+
+Sections and tables are those of the Reactor paper (Gruslys et al., 2018).
+"""
+
+import dataclasses
+
+from scalable_agent.config import settings
+from scalable_agent.config.settings import setting
+
+_LEARNING = settings.LEARNERS | settings.AGENT
+_NETWORK = settings.IDENTITY | settings.ACTORS | _LEARNING
+_OF = dict(agent='reactor')
+
+# Where the paper is silent: momentum and epsilon as Adam has them, the entropy
+# cost of IMPALA, a network by the observation.
+_DEFAULTS = dict(
+    unroll_length=32, batch_size=4, learning_rate=.00005,
+    learning_rate_schedule='constant', decay=.999, momentum=0., epsilon=1e-8,
+    gradient_norm_clip=0., entropy_cost=.01, frame_stack=1, network='auto',
+    use_lstm=True)
+_DEFAULTS_OF_GYM = dict(_DEFAULTS, replay_steps=100_000, replay_min_steps=1000)
+
+
+def defaults(suite_name):
+  """Returns the settings whose default is another one with Reactor, a dict."""
+  return _DEFAULTS_OF_GYM if suite_name == 'gym' else _DEFAULTS
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReactorSettings:
+  """See the module."""
+
+  target_update_period: int = setting(
+      1000, 'Updates after which the target network gets the weights (4.1).',
+      _LEARNING, settings.ONE_OR_MORE, **_OF)
+  retrace_lambda: float = setting(
+      1., 'lambda of Retrace, in [0, 1]; 0 bootstraps after every step.',
+      _LEARNING, settings.FRACTION, **_OF)
+  policy_gradient: str = setting(
+      'beta_loo', 'Which policy gradient (3.1): beta_loo, beta-leave-one-out; '
+      'or tislr, truncated importance sampling with a correction.', _LEARNING,
+      choices=('beta_loo', 'tislr'), **_OF)
+  beta_loo_clip: float = setting(
+      1., 'c of the policy gradient, where its weight of the action that was '
+      'taken is truncated; inf truncates none (3.1).', _LEARNING,
+      settings.NOT_NEGATIVE, **_OF)
+  policy_uniform: float = setting(
+      .01, 'Share of the uniform policy in the agent\'s (6.4).', _NETWORK,
+      settings.Check(lambda value: 0 < value < 1,
+                     'it has to be more than 0 and less than 1'), **_OF)
+  num_atoms: int = setting(
+      51, 'Atoms of the distributions of returns.', _NETWORK,
+      settings.Check(lambda value: value >= 2, 'it has to be 2 or more'), **_OF)
+  v_min: float = setting(
+      -10., 'Smallest discounted return of clipped rewards that distributions '
+      'can tell apart. gym: has to be given.', _NETWORK, **_OF)
+  v_max: float = setting(
+      10., 'Largest such return. gym: has to be given.', _NETWORK, **_OF)
+  steps_per_update: float = setting(
+      5., 'Agent steps acted for each update, over all learners (3.4: 4 to 6).',
+      _LEARNING, settings.FINITE_POSITIVE, **_OF)
+  replay_steps: int = setting(
+      1_000_000, 'Agent steps that each learner keeps for replay, in memory: '
+      'one of Atari is 7.1 kB, or 28 kB with --frame_stack=4. More than the '
+      'machine has memory for is refused. (gym: 100,000.)', _LEARNING,
+      settings.ONE_OR_MORE, **_OF)
+  replay_min_steps: int = setting(
+      10_000, 'Agent steps that each learner has before its first update. '
+      '(gym: 1,000.)', _LEARNING, settings.ONE_OR_MORE, **_OF)
+  replay_uniform: float = setting(
+      .1, 'The probability that a sequence is drawn uniformly, and not by '
+      'priority, in (0, 1].', _LEARNING,
+      settings.Check(lambda value: 0 < value <= 1,
+                     'it has to be more than 0, and 1 at the most'), **_OF)

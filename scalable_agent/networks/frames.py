@@ -1,0 +1,77 @@
+"""Frames through a torso: scaled, in the dtype of the computation, checked."""
+
+import tensorflow as tf
+
+from scalable_agent.networks import torsos
+
+_PREFIX = 'torso/'
+
+
+class Frames:
+  """What turns frames into features, with the weights called `torso/...`."""
+
+  def __init__(self, spec, torso, precision, channel_multiplier):
+    """Initializes it.
+
+    Args:
+      spec: The frame's `ArraySpec`.
+      torso: As for `torsos.make`.
+      precision: 'float32' or 'bfloat16', what a torso for images computes in.
+      channel_multiplier: As for `torsos.make`.
+
+    Raises:
+      ValueError: There is no such torso, or it does not fit the frame.
+    """
+    self._spec = spec
+    self._name = torso
+    self._torso = torsos.make(torso, tuple(spec.shape), channel_multiplier)
+    self._dtype = tf.as_dtype(
+        precision if len(spec.shape) > 1 else 'float32')
+
+  def init(self, initializer):
+    """Makes the weights with a `layers.Initializer`; returns the output's size.
+
+    Raises:
+      ValueError: The user's torso breaks the interface.
+    """
+    size = self._torso.init(initializer.under(_PREFIX))
+    if self._name not in torsos.TORSOS:
+      self._check(initializer.params, size)
+    return size
+
+  def apply(self, params, frame):
+    """Returns the features, float32 [N, size].
+
+    Args:
+      params: All weights of the network.
+      frame: [N, ...], uint8, which is divided by 255, or float32.
+    """
+    weights = {name.removeprefix(_PREFIX): value
+               for name, value in params.items() if name.startswith(_PREFIX)}
+    kernel = getattr(self._torso, 'first_kernel', None)
+    is_bytes = frame.dtype == tf.uint8
+    if is_bytes and kernel:
+      # That is frame / 255, without a pass over all frames for the division.
+      weights[kernel] = weights[kernel] / 255.
+    weights = {name: tf.cast(value, self._dtype)
+               for name, value in weights.items()}
+    frame = tf.cast(frame, self._dtype)
+    if is_bytes and not kernel:
+      frame /= 255.
+    return tf.cast(self._torso.apply(weights, frame), tf.float32)
+
+  def _check(self, params, size):
+    """Raises ValueError unless `apply` does what `init` has announced."""
+    problem = f'--network={self._name}: '
+    kernel = getattr(self._torso, 'first_kernel', None)
+    if kernel and _PREFIX + kernel not in params:
+      raise ValueError(f'{problem}first_kernel is {kernel!r}, but init makes '
+                       'no such weight.')
+    # Traces the torso and runs nothing: an accelerator's memory stays free.
+    apply = tf.function(self.apply, autograph=False)
+    frame = tf.TensorSpec([2, *self._spec.shape], self._spec.dtype)
+    shape = apply.get_concrete_function(params, frame).output_shapes
+    if shape.rank != 2 or shape[0] not in (2, None) or shape[1] != size:
+      raise ValueError(
+          f'{problem}init returns the size {size}, but apply returns the shape '
+          f'{shape} for 2 frames instead of (2, {size}).')

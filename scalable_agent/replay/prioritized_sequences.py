@@ -1,0 +1,156 @@
+"""Prioritized replay of sequences, at a fixed ratio of acting to learning.
+
+    TrajectoryQueue -> PrioritizedSequences -> StagingArea -> learner
+                         |   ^     |   ^                        |
+                        add read sample set <---- update -------'
+                         v   |     v   |
+                  SequenceStore  ContextualPriorityTree
+
+Gruslys et al., "The Reactor", 2018, https://arxiv.org/abs/1704.04651, sections
+3.3 and 3.4. Every batch is drawn. What comes from actors is added meanwhile,
+so much for each batch: the bounded queue holds the actors to that.
+"""
+
+import threading
+
+import numpy as np
+
+from scalable_agent import trajectories
+from scalable_agent.replay import priority_tree
+from scalable_agent.replay import sequence_store
+
+# Bytes of the tree for each step, at the most: twice as many leaves as rows, a
+# power of two of them, and as many nodes above.
+TREE_BYTES_PER_STEP = 8 * priority_tree.NODE_BYTES
+# So that every sequence can be drawn.
+_LEAST_PRIORITY = 1e-6
+
+
+class PrioritizedSequences:
+  """A source with priorities.
+
+  One thread at a time may call `get`, and another `update` and `take_gauges`.
+  """
+
+  def __init__(self, source, num_steps, min_steps, unroll_length,
+               steps_per_update, uniform_share, seed, times):
+    """Initializes the source with an empty store.
+
+    Args:
+      source: Where new unrolls come from, such as a `TrajectoryQueue`.
+      num_steps: Agent steps to keep, an int.
+      min_steps: Agent steps to take before the first batch, an int.
+      unroll_length: T, of unrolls and sequences.
+      steps_per_update: Agent steps to take for each batch after that.
+      uniform_share: The probability that a sequence is drawn uniformly and not
+        by priority.
+      seed: Of what is drawn, an int.
+      times: A `timing.StageTimes`.
+
+    Raises:
+      ValueError: See `sequence_store.SequenceStore`.
+    """
+    self._source = source
+    self._store = sequence_store.SequenceStore(num_steps, unroll_length)
+    # Twice as many leaves as rows. Then what is right of the newest key in its
+    # half of the tree is empty, and the neighbours of new keys are the newest
+    # of the others and not the oldest.
+    self._num_leaves = 2 << (self._store.num_rows - 1).bit_length()
+    self._tree = priority_tree.ContextualPriorityTree(self._num_leaves, seed)
+    self._unroll_length = unroll_length
+    self._min_steps = min_steps
+    self._steps_per_update = steps_per_update
+    self._uniform_share = uniform_share
+    self._times = times
+    self._num_steps = 0
+    self._credit = 0.
+    self._lock = threading.Lock()
+    self._reset_gauges()
+
+  def _reset_gauges(self):
+    self._since = self._num_steps
+    self._num_batches = 0
+    self._largest_weight = 0.
+
+  def get(self, count):
+    """Returns sequences drawn by priority, and takes the steps due for them.
+
+    Args:
+      count: How many sequences, B.
+
+    Returns:
+      A `Batch` with a list of B replayed sequences. `weights` undo what the
+      priorities do to the expectation of a sum over the batch (equation 2).
+      `kept_versions` is of the unrolls that were taken.
+
+    Raises:
+      Closed: The source is closed, or was while waiting.
+    """
+    versions = []
+    is_warm = self._num_steps >= self._min_steps
+    self._credit += self._steps_per_update if is_warm else 0.
+    while (self._num_steps < self._min_steps or not len(self._tree) or
+           self._credit >= self._unroll_length):
+      versions.append(self._take_unroll())
+      if is_warm:
+        self._credit -= self._unroll_length
+    with self._times.stage('replay_draw'), self._lock:
+      num_keys = len(self._tree)
+      leaves = self._tree.sample(count, self._uniform_share)
+      keys = self._keys_at(leaves)
+      weights = 1. / (num_keys * self._tree.probabilities(
+          leaves, self._uniform_share))
+      unrolls = self._store.read(keys)
+      self._num_batches += 1
+      self._largest_weight = max(self._largest_weight, weights.max())
+    return trajectories.Batch(
+        unrolls, is_replayed=np.ones([count], bool),
+        weights=weights.astype(np.float32), keys=keys,
+        kept_versions=np.array(versions, np.int64))
+
+  def _take_unroll(self):
+    """Adds an unroll of the source's; returns its policy version."""
+    (unroll,) = self._source.get(1).unrolls
+    with self._times.stage('replay_add'), self._lock:
+      keys, removed = self._store.add(unroll)
+      if len(removed):
+        self._tree.remove(removed % self._num_leaves)
+      if len(keys):
+        self._tree.add(keys % self._num_leaves)
+      self._num_steps += self._unroll_length
+    return unroll.policy_version
+
+  def _keys_at(self, leaves):
+    """The positions that the leaves stand for, int64 [K]."""
+    first = self._store.first_position
+    return first + (leaves - first) % self._num_leaves
+
+  def update(self, keys, priorities):
+    """Gives sequences priorities.
+
+    Args:
+      keys: int64 [B], of a `Batch`.
+      priorities: float32 [B]. Those of sequences that are gone are dropped.
+    """
+    with self._times.stage('replay_update'), self._lock:
+      is_here = keys >= self._store.first_position
+      if is_here.any():
+        self._tree.set(keys[is_here] % self._num_leaves,
+                       np.maximum(priorities[is_here], _LEAST_PRIORITY))
+
+  def take_gauges(self):
+    """Returns a dict of values to log, since the last call."""
+    with self._lock:
+      num_keys = len(self._tree)
+      gauges = dict(
+          replay_sequences=num_keys,
+          known_priorities=self._tree.num_known / max(num_keys, 1),
+          importance_weight_max=self._largest_weight,
+          steps_per_update=(
+              (self._num_steps - self._since) / max(self._num_batches, 1)))
+      self._reset_gauges()
+    return gauges
+
+  def close(self):
+    """Closes the source."""
+    self._source.close()

@@ -1,0 +1,174 @@
+"""Prioritized replay: its ratio, its weights, and where priorities go."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from scalable_agent import staging
+from scalable_agent.process import timing
+from scalable_agent.replay import prioritized_sequences
+from scalable_agent.replay import sequence_store
+from tests.replay import streams as streams_lib
+
+pytestmark = pytest.mark.usefixtures('bounded')
+
+_T = 2
+_LANE = sequence_store.lane_length(1, _T)
+
+
+class _Acting:
+  """A source of unrolls without end, by turns of some environments."""
+
+  def __init__(self, num_streams=3):
+    self._streams = [streams_lib.Stream(i, _T) for i in range(num_streams)]
+    self.num_taken = 0
+
+  def get(self, count):
+    stream = self._streams[self.num_taken % len(self._streams)]
+    self.num_taken += 1
+    assert count == 1
+    return staging.trajectories.new_batch([stream.unroll(self.num_taken)])
+
+  def close(self):
+    self.closed = True
+
+
+def _replay(source, num_steps=100 * _LANE, min_steps=0, steps_per_update=5.,
+            uniform_share=.1):
+  return prioritized_sequences.PrioritizedSequences(
+      source, num_steps, min_steps, _T, steps_per_update, uniform_share, seed=1,
+      times=timing.StageTimes())
+
+
+@pytest.mark.parametrize('steps_per_update, num_updates', [
+    (.3, 200), (5., 1000), (7.25, 200)])
+def test_steps_are_taken_at_the_ratio_exactly(steps_per_update, num_updates):
+  source = _Acting()
+  replay = _replay(source, min_steps=30, steps_per_update=steps_per_update)
+  batch = replay.get(4)
+  assert source.num_taken == 15
+  np.testing.assert_array_equal(batch.kept_versions, np.arange(1, 16))
+  counted = 15
+  for update in range(1, num_updates + 1):
+    batch = replay.get(4)
+    counted += len(batch.kept_versions)
+    assert counted == source.num_taken
+    assert counted - 15 == int(update * steps_per_update / _T + 1e-6)
+  assert replay.take_gauges()['steps_per_update'] == pytest.approx(
+      (30 + num_updates * steps_per_update) / (num_updates + 1), abs=.02)
+
+
+def test_a_batch_is_drawn_from_what_was_taken():
+  source = _Acting()
+  replay = _replay(source, num_steps=20 * _LANE)
+  for _ in range(250):
+    batch = replay.get(4)
+    assert batch.is_replayed.all() and len(batch.unrolls) == 4
+    for unroll in batch.unrolls:
+      np.testing.assert_array_equal(
+          np.diff(streams_lib.values_of(unroll)), 1)
+  # What is gone is gone from the tree too.
+  assert source.num_taken * _T > 2 * replay._num_leaves
+  assert 16 * _LANE < replay.take_gauges()['replay_sequences'] <= 20 * _LANE
+
+
+def test_weights_undo_the_priorities():
+  """The weighted mean of what is drawn is the mean over all sequences."""
+  replay = _replay(_Acting(), min_steps=60, steps_per_update=1e-9)
+  batch = replay.get(1000)
+  np.testing.assert_allclose(batch.weights, 1.)
+  keys = np.unique(batch.keys)
+  priorities = 1. + keys % 7
+  replay.update(keys, priorities.astype(np.float32))
+  batch = replay.get(10_000)
+  expected = .1 / len(keys) + .9 * priorities / priorities.sum()
+  at = np.searchsorted(keys, batch.keys)
+  np.testing.assert_allclose(
+      batch.weights, 1 / (len(keys) * expected[at]), rtol=1e-5)
+  counts = np.bincount(at)
+  np.testing.assert_allclose(
+      counts, 10_000 * expected, atol=5 * np.sqrt(10_000 * expected.max()))
+  assert batch.weights.mean() == pytest.approx(1., abs=.02)
+  sums = np.bincount(at, batch.weights)
+  np.testing.assert_allclose(sums / 10_000, 1 / len(keys), rtol=.4)
+  gauges = replay.take_gauges()
+  assert gauges['known_priorities'] == 1.
+  assert gauges['importance_weight_max'] == pytest.approx(batch.weights.max())
+
+
+def test_a_share_of_one_is_uniform():
+  replay = _replay(_Acting(), min_steps=60, steps_per_update=1e-9,
+                   uniform_share=1.)
+  batch = replay.get(1000)
+  replay.update(batch.keys, np.linspace(.1, 9., 1000).astype(np.float32))
+  np.testing.assert_allclose(replay.get(1000).weights, 1.)
+
+
+def test_no_priority_is_too_small_to_be_drawn():
+  replay = _replay(_Acting(), min_steps=60, steps_per_update=1e-9)
+  batch = replay.get(500)
+  replay.update(batch.keys, np.zeros([500], np.float32))
+  assert np.isfinite(replay.get(100).weights).all()
+
+
+def test_priorities_of_sequences_that_are_gone_are_dropped():
+  """Rows are used again, so a late priority could meet another sequence."""
+  replay = _replay(_Acting(1), num_steps=4 * _LANE, steps_per_update=_LANE)
+  old = replay.get(50)
+  for _ in range(6):
+    replay.get(1)
+  before = replay.take_gauges()
+  replay.update(old.keys, np.full([50], 100., np.float32))
+  after = replay.take_gauges()
+  assert before['known_priorities'] == after['known_priorities'] == 0.
+  assert before['replay_sequences'] == after['replay_sequences']
+
+
+def test_nothing_live_is_right_of_the_newest_key_in_its_half():
+  """At every place in the ring, so that new keys have new neighbours."""
+  source = _Acting(2)
+  replay = _replay(source, num_steps=8 * _LANE, steps_per_update=_T)
+  tree, num_leaves = replay._tree, replay._num_leaves
+  halves = set()
+  for _ in range(2 * num_leaves // _T):
+    replay.get(1)
+    live = np.flatnonzero(tree._counts[num_leaves:])
+    first = replay._store.first_position
+    newest = (first + (live - first) % num_leaves).max() % num_leaves
+    half = newest // (num_leaves // 2)
+    halves.add(int(half))
+    assert not np.any((live > newest) & (live // (num_leaves // 2) == half))
+  assert halves == {0, 1}
+
+
+def test_waits_for_what_is_due():
+  queue = staging.TrajectoryQueue(1)
+  replay = _replay(queue, min_steps=4)
+  stream, batches = streams_lib.Stream(0, _T), []
+  thread = threading.Thread(target=lambda: batches.append(replay.get(3)))
+  thread.start()
+  queue.put(stream.unroll())
+  thread.join(.1)
+  assert thread.is_alive()
+  queue.put(stream.unroll())
+  thread.join(30)
+  assert len(batches[0].unrolls) == 3
+
+
+def test_close_wakes_who_waits():
+  queue = staging.TrajectoryQueue(1)
+  replay = _replay(queue)
+  errors = []
+
+  def get():
+    try:
+      replay.get(2)
+    except staging.Closed as e:
+      errors.append(e)
+
+  thread = threading.Thread(target=get)
+  thread.start()
+  replay.close()
+  thread.join(30)
+  assert len(errors) == 1
