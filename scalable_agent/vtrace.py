@@ -9,6 +9,7 @@ T is the number of time steps, B the batch size. Index t of `actions`,
 
 import collections
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -46,10 +47,43 @@ def log_probs_from_logits_and_actions(policy_logits, actions):
   return tfp.distributions.Categorical(logits=policy_logits).log_prob(actions)
 
 
+def behaviour_relevance(behaviour_policy_logits, target_policy_logits,
+                        clip_rho_threshold=1.0):
+  r"""How far what V-trace learns from a state is from the target policy.
+
+  By its truncation V-trace estimates the value of the implied policy, not that
+  of the target policy pi. This is the behaviour relevance of Schmitt et al.,
+  "Off-Policy Actor-Critic with Shared Experience Replay", 2020,
+  https://arxiv.org/abs/1909.11583, section 4.3:
+
+      KL(pi || implied),  implied(a) = min(rho_bar mu(a), pi(a)) / Z
+
+  Args:
+    behaviour_policy_logits: float32 [T, B, NUM_ACTIONS], un-normalised, of mu.
+    target_policy_logits: float32 [T, B, NUM_ACTIONS], un-normalised, of pi.
+    clip_rho_threshold: Scalar, rho_bar as in `from_importance_weights`. With
+      None the implied policy is pi.
+
+  Returns:
+    float32 [T, B], in nats, through which no gradient flows: 0 where mu and pi
+    are the same, infinite where mu never takes an action that pi takes.
+  """
+  log_pi = tf.math.log_softmax(target_policy_logits)
+  if clip_rho_threshold is None:
+    return tf.zeros_like(log_pi[..., 0])
+  log_implied = tf.minimum(
+      tf.math.log_softmax(behaviour_policy_logits) +
+      tf.math.log(tf.cast(clip_rho_threshold, tf.float32)), log_pi)
+  return tf.stop_gradient(
+      tfp.distributions.Categorical(logits=log_pi).kl_divergence(
+          tfp.distributions.Categorical(logits=log_implied)))
+
+
 def from_logits(behaviour_policy_logits, target_policy_logits, actions,
                 discounts, rewards, values, bootstrap_value,
                 clip_rho_threshold=1.0, clip_pg_rho_threshold=1.0,
-                lambda_=1.0, name='vtrace_from_logits'):
+                lambda_=1.0, trust_region_threshold=None,
+                name='vtrace_from_logits'):
   """V-trace for softmax policies.
 
   The behaviour policy (mu in the paper) took the actions, the target policy
@@ -66,12 +100,17 @@ def from_logits(behaviour_policy_logits, target_policy_logits, actions,
     clip_rho_threshold: As in `from_importance_weights`.
     clip_pg_rho_threshold: As in `from_importance_weights`.
     lambda_: As in `from_importance_weights`.
+    trust_region_threshold: Scalar, b of LASER (see `behaviour_relevance`,
+      equation 7). A state whose relevance is b or more is left out: its target
+      is its value, its advantage is 0, and traces end there. The paper's text
+      prints that those above b are kept, against its own definition. None
+      leaves none out.
     name: Name scope of the operations.
 
   Returns:
     A `VTraceFromLogitsReturns` of float32 [T, B] tensors: `vs` and
     `pg_advantages` as in `from_importance_weights`; `log_rhos`, the log
-    importance weights; `behaviour_action_log_probs` and
+    importance weights of all states; `behaviour_action_log_probs` and
     `target_action_log_probs`, log mu(a_t) and log pi(a_t).
 
   Raises:
@@ -88,8 +127,14 @@ def from_logits(behaviour_policy_logits, target_policy_logits, actions,
     behaviour_action_log_probs = log_probs_from_logits_and_actions(
         behaviour_policy_logits, actions)
     log_rhos = target_action_log_probs - behaviour_action_log_probs
+    trusted_log_rhos = log_rhos
+    if trust_region_threshold is not None:
+      relevance = behaviour_relevance(
+          behaviour_policy_logits, target_policy_logits, clip_rho_threshold)
+      trusted_log_rhos = tf.where(
+          relevance < trust_region_threshold, log_rhos, -np.inf)
     returns = from_importance_weights(
-        log_rhos, discounts, rewards, values, bootstrap_value,
+        trusted_log_rhos, discounts, rewards, values, bootstrap_value,
         clip_rho_threshold, clip_pg_rho_threshold, lambda_)
     return VTraceFromLogitsReturns(
         vs=returns.vs,

@@ -1,0 +1,158 @@
+"""Which episodes a buffer finds in unrolls, and which it draws."""
+
+import collections
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from scalable_agent.replay import episode_buffer
+from scalable_agent.replay import packed_unrolls
+from tests.replay import episodes
+
+
+def _whole(play, num_unrolls, length, oldest=0):
+  """The episodes of a play that can be cut to the end, by a slow look.
+
+  Args:
+    play: A `episodes.Play`.
+    num_unrolls: How many of its unrolls are known.
+    length: T.
+    oldest: The first unroll of it that is kept.
+  """
+  last = num_unrolls * length
+  found = []
+  for begin, end in play.episodes(last + 1):
+    cuts = range(begin, end, length)
+    if begin >= oldest * length and end - 1 + length <= last and (
+        cuts[-1] + length <= last):
+      found.append((play.name, begin, end - begin))
+  return found
+
+
+def _drawn(buffer, length, count):
+  """Draws episodes; returns a Counter of name, first entry and length."""
+  counts = collections.Counter()
+  for _ in range(count):
+    drawn = buffer.draw()
+    if drawn is None:
+      return counts
+    pieces = [packed_unrolls.cut(
+        drawn.unrolls[at // length:at // length + (2 if at % length else 1)],
+        at % length)
+              for at in range(drawn.offset, drawn.offset + drawn.num_steps,
+                              length)]
+    name, begin = episodes.entry_of(pieces[0])
+    for i, piece in enumerate(pieces):
+      assert episodes.entry_of(piece) == (name, begin + i * length)
+      assert len(piece.env_outputs.reward) == length + 1
+    counts[name, begin, drawn.num_steps] += 1
+  return counts
+
+
+@hypothesis.settings(deadline=None, max_examples=40)
+@hypothesis.given(
+    length=st.integers(1, 7), num_plays=st.integers(1, 3),
+    num_unrolls=st.integers(1, 14), capacity=st.integers(1, 30),
+    end_probability=st.sampled_from([.05, .2, .6, 1.]),
+    seed=st.integers(0, 99))
+def test_finds_the_whole_episodes_in_what_is_kept(
+    length, num_plays, num_unrolls, capacity, end_probability, seed):
+  """Whatever their lengths, and however the environments' unrolls mix."""
+  plays = [episodes.Play(name, length * num_unrolls + 1, seed, end_probability)
+           for name in range(num_plays)]
+  order = np.random.default_rng(seed).permutation(
+      np.repeat(np.arange(num_plays), num_unrolls))
+  buffer = episode_buffer.EpisodeBuffer(capacity, length, seed)
+  put = collections.Counter()
+  for name in order:
+    buffer.extend([plays[name].unroll(put[name], length)])
+    put[name] += 1
+  kept = collections.Counter(order[-capacity:])
+  expected = {episode for play in plays for episode in _whole(
+      play, num_unrolls, length, num_unrolls - kept[play.name])}
+  assert set(_drawn(buffer, length, 12 * len(expected) + 1)) <= expected
+  assert bool(expected) == (buffer.draw() is not None)
+  assert len(buffer._episodes) == len(expected)
+
+
+def test_draws_are_uniform_over_episodes():
+  """Long ones are not drawn more often; they take longer to replay."""
+  play = episodes.Play(0, 401, seed=1)
+  buffer = episode_buffer.EpisodeBuffer(1000, 5, seed=1)
+  buffer.extend([play.unroll(k, 5) for k in range(80)])
+  expected = _whole(play, 80, 5)
+  assert len({num_steps for _, _, num_steps in expected}) > 5
+  draws = 100 * len(expected)
+  counts = _drawn(buffer, 5, draws)
+  assert set(counts) == set(expected)
+  np.testing.assert_allclose(
+      [counts[episode] for episode in expected], 100, atol=5 * np.sqrt(100))
+
+
+def test_no_episode_spans_a_gap():
+  """Unrolls may be dropped on the way, as those that are too old."""
+  play = episodes.Play(0, 201, seed=2)
+  buffer = episode_buffer.EpisodeBuffer(1000, 5, seed=1)
+  lost = {7, 20}
+  buffer.extend([play.unroll(k, 5) for k in range(40) if k not in lost])
+  expected = {
+      (name, begin, num_steps)
+      for name, begin, num_steps in _whole(play, 40, 5)
+      if not any(begin < 5 * (k + 1) and begin + num_steps - 1 + 5 > 5 * k
+                 for k in lost)}
+  drawn = set(_drawn(buffer, 5, 400))
+  assert drawn <= set(_whole(play, 40, 5))
+  for name, begin, num_steps in drawn:
+    for k in lost:
+      last_cut = begin + (num_steps - 1) // 5 * 5
+      assert begin >= 5 * (k + 1) or last_cut + 5 <= 5 * k
+  assert expected <= drawn
+
+
+def test_an_environment_that_is_replaced_is_another():
+  """Its last episode has no end, whatever its successor does first."""
+  play = episodes.Play(0, 101, seed=3, end_probability=.1)
+  buffer = episode_buffer.EpisodeBuffer(1000, 5, seed=1)
+  buffer.extend([play.unroll(k, 5) for k in range(10)])
+  # As if it went on, but by its name.
+  buffer.extend([play.unroll(k, 5)._replace(stream=(0, 1))
+                 for k in range(10, 20)])
+  drawn = set(_drawn(buffer, 5, 300))
+  for _, begin, num_steps in drawn:
+    last_cut = begin + (num_steps - 1) // 5 * 5
+    assert begin >= 50 or last_cut + 5 <= 50
+  assert any(begin >= 50 for _, begin, _ in drawn)
+
+
+def test_an_episode_longer_than_the_buffer_is_never_drawn():
+  """Nor does it take more memory than there is."""
+  play = episodes.Play(0, 501, seed=4, end_probability=0.)
+  play.done[[100, 460]] = True
+  buffer = episode_buffer.EpisodeBuffer(10, 5, seed=1)
+  for k in range(100):
+    buffer.extend([play.unroll(k, 5)])
+    assert buffer.draw() is None
+    assert buffer.take_gauges()['replay_unrolls'] == min(k + 1, 10)
+  (stream,) = buffer._streams.values()
+  assert len(stream.numbers) <= 11
+
+
+def test_environments_that_are_gone_are_forgotten():
+  buffer = episode_buffer.EpisodeBuffer(6, 5, seed=1)
+  for name in range(20):
+    play = episodes.Play(name, 11, seed=5)
+    buffer.extend([play.unroll(k, 5) for k in range(2)])
+  assert len(buffer._streams) == 3
+
+
+def test_ages_are_those_of_the_unrolls():
+  play = episodes.Play(0, 31, seed=6, end_probability=0.)
+  play.done[[4, 8]] = True
+  buffer = episode_buffer.EpisodeBuffer(100, 5, seed=1)
+  buffer.extend([play.unroll(k, 5) for k in range(6)])
+  while buffer.draw().offset != 4:
+    buffer.take_gauges()
+  # From entry 4 to 8 it is cut out of unrolls 0 and 1.
+  assert buffer.take_gauges()['replay_age_mean'] == pytest.approx(4.5)
