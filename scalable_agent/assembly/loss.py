@@ -1,0 +1,33 @@
+"""A configuration's loss."""
+
+from scalable_agent.algorithms import impala
+from scalable_agent.algorithms import reactor
+
+
+def create_loss_fn(config, agent):
+  """Returns the loss function of a `learner.Learner`.
+
+  Args:
+    config: A `config.Config`.
+    agent: Of `agent.create_agent`.
+  """
+  if config.agent == 'reactor':
+    return reactor.make_loss_fn(agent, reactor.LossSettings(
+        discounting=config.discounting,
+        reward_clipping=config.reward_clipping,
+        entropy_cost=config.entropy_cost,
+        lambda_=config.retrace_lambda,
+        policy_gradient=config.policy_gradient,
+        beta_loo_clip=config.beta_loo_clip))
+  return impala.make_loss_fn(agent, impala.LossSettings(
+      discounting=config.discounting,
+      reward_clipping=config.reward_clipping,
+      baseline_cost=config.baseline_cost,
+      entropy_cost=config.entropy_cost,
+      clip_rho_threshold=config.clip_rho_threshold or None,
+      clip_pg_rho_threshold=config.clip_pg_rho_threshold or None,
+      lambda_=config.vtrace_lambda,
+      off_policy_correction=config.off_policy_correction,
+      q_estimate=config.q_estimate,
+      trust_region_threshold=config.trust_region_threshold or None,
+      entropy_on_replay=config.entropy_on_replay))

@@ -1,0 +1,90 @@
+"""The gradient of a loss, and batches on the device that it is taken on.
+
+A gradient may be sparse, `tf.IndexedSlices` of the words that occur. It is made
+dense on its way to whoever applies it, with a note of the rows that it had:
+rows that it does not touch keep their slots in the optimizer.
+"""
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from scalable_agent import rmsprop
+from scalable_agent import trajectories
+
+
+def loss_and_gradients(loss_fn, params, target_params, batch):
+  """Computes a loss and its gradient.
+
+  Args:
+    loss_fn: As for `learner.Learner`, as are the others.
+    params: A dict of name to tensor.
+    target_params: The same, or None.
+    batch: A `Batch` of tensors.
+
+  Returns:
+    A triple: a pair of dicts, see `densify`; the loss function's logs; and its
+    priorities.
+  """
+  with tf.GradientTape() as tape:
+    tape.watch(params)
+    loss, logs, priorities = loss_fn(params, target_params, batch)
+  gradients = tape.gradient(
+      loss, params, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+  return densify(gradients), logs, priorities
+
+
+def densify(gradients):
+  """Makes gradients dense, so that one sum over learners takes them all.
+
+  Args:
+    gradients: A dict of name to tensor or `tf.IndexedSlices`. Negative indices
+      stand for no row.
+
+  Returns:
+    A pair of dicts: name to tensor, and for those that had slices, name to
+    float32 [rows], how often each row occurs in them.
+  """
+  dense, touched = dict(gradients), {}
+  for name, gradient in gradients.items():
+    if isinstance(gradient, tf.IndexedSlices):
+      dense[name], touched[name] = rmsprop.sum_rows(
+          gradient, gradient.dense_shape[0])
+  return dense, touched
+
+
+def sparsify(dense, touched):
+  """Returns the `tf.IndexedSlices` of the rows that any replica touched."""
+  rows = tf.range(tf.shape(dense)[0])
+  return tf.IndexedSlices(
+      dense, tf.where(touched > 0, rows, -1), tf.shape(dense))
+
+
+def place(batch, rows=slice(None), num_kept=0):
+  """Puts a batch, or some of its unrolls, on the current device.
+
+  Args:
+    batch: A `Batch` of NumPy arrays.
+    rows: A slice of the unrolls.
+    num_kept: How many unrolls of `kept_versions` to count.
+
+  Returns:
+    A `Batch` of tensors, without what no loss depends on. `kept_versions` is
+    their number, a float32 scalar.
+  """
+  along_batch = lambda nest: tree.map_structure(
+      lambda a: tf.constant(a[rows]), nest)
+  along_time = lambda nest: tree.map_structure(
+      lambda a: tf.constant(a[:, rows]), nest)
+  unrolls = batch.unrolls
+  return trajectories.Batch(
+      unrolls=trajectories.ActorOutput(
+          level_name=(),
+          agent_state=along_batch(unrolls.agent_state),
+          env_outputs=along_time(unrolls.env_outputs._replace(info=())),
+          agent_outputs=along_time(unrolls.agent_outputs),
+          policy_version=()),
+      is_replayed=along_batch(batch.is_replayed),
+      weights=along_batch(batch.weights),
+      keys=(),
+      kept_versions=tf.constant(np.float32(num_kept)))

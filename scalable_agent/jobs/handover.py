@@ -1,0 +1,70 @@
+"""Hands gradients of A3C workers over, each until its update is made."""
+
+import threading
+
+from scalable_agent import staging
+
+
+class Handover:
+  """Puts unrolls with gradients into a queue, for a thread that must not wait.
+
+  Whoever sent one is answered when its update is made, so that the weights that
+  the worker fetches next are from that update or a later one.
+  """
+
+  def __init__(self, put_unroll):
+    """Initializes with a function such as `TrajectoryQueue.put`."""
+    self._put_unroll = put_unroll
+    self._under_way = None
+    self._num_put = 0
+    # The first weights are from no update.
+    self._num_updates = -1
+    self._on_update = None
+    self._closed = False
+    self._lock = threading.Lock()
+
+  def put(self, unroll, on_done):
+    """Puts an unroll, unless that is done.
+
+    Args:
+      unroll: An `ActorOutput`. No other may be put before this returns True.
+      on_done: A function to call when it should be put again.
+
+    Returns:
+      Whether its update is made.
+
+    Raises:
+      staging.Closed: The queue is closed, and so will be no update.
+    """
+    if unroll is not self._under_way:
+      if not self._put_unroll(unroll, on_done):
+        return False
+      self._under_way = unroll
+      self._num_put += 1
+    with self._lock:
+      if self._num_updates >= self._num_put:
+        self._under_way = None
+        return True
+      if self._closed:
+        raise staging.Closed('There will be no more updates.')
+      self._on_update = on_done
+      return False
+
+  def published(self):
+    """Takes note that the first weights, or those of an update, are published.
+    """
+    with self._lock:
+      self._num_updates += 1
+    self._wake()
+
+  def close(self):
+    """Wakes whoever waits for an update."""
+    with self._lock:
+      self._closed = True
+    self._wake()
+
+  def _wake(self):
+    with self._lock:
+      on_update, self._on_update = self._on_update, None
+    if on_update:
+      on_update()

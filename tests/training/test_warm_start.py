@@ -1,0 +1,141 @@
+"""A run that starts with the weights and slots of another one's checkpoint."""
+
+import glob
+import logging as python_logging
+import os
+
+import numpy as np
+import pytest
+
+from scalable_agent import config as config_lib
+from scalable_agent.training import checkpoint
+from tests import learners
+from tests import test_experiment
+from tests.test_experiment import run_main  # pylint: disable=unused-import
+
+pytestmark = pytest.mark.usefixtures('bounded')
+
+
+def _config(warm_start):
+  return config_lib.resolve(
+      dict(level_name='pong', warm_start=warm_start)).to_json()
+
+
+def _start(logdir, warm_start='', seed=1, agent=None):
+  """A learner as a run starts it; returns it and what saves it."""
+  os.makedirs(logdir, exist_ok=True)
+  learner = learners.make_learner(agent, seed=seed)
+  checkpointer = checkpoint.Checkpointer(
+      str(logdir), learner, _config(warm_start))
+  checkpointer.restore()
+  if warm_start:
+    checkpointer.warm_start(warm_start)
+  return learner, checkpointer
+
+
+def _train(learner, checkpointer, seed, num_updates=1):
+  for _ in range(num_updates):
+    learner.step(learner.place(learners.make_batch(seed)))
+  return checkpointer.save()
+
+
+def _trained(learner):
+  """Weights and slots, copies."""
+  return [variable.numpy() for variable in learner.variables()[:-2]]
+
+
+def _same(one, other):
+  return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.fixture(scope='module', name='donor')
+def _donor(tmp_path_factory):
+  """A trained learner, and the path of its checkpoint."""
+  learner, checkpointer = _start(tmp_path_factory.mktemp('donor'), seed=7)
+  return learner, _train(learner, checkpointer, 3, num_updates=3)
+
+
+def test_weights_and_slots_are_the_donors_and_counters_are_not(donor, tmp_path):
+  learner, path = donor
+  mine, checkpointer = _start(tmp_path)
+  _train(mine, checkpointer, 0)
+  copied, _ = _start(tmp_path, path)
+  assert _same(_trained(copied), _trained(learner))
+  assert (copied.frames, copied.steps) == (mine.frames, mine.steps) == (80, 1)
+  assert (learner.frames, learner.steps) == (240, 3)
+
+
+def test_it_happens_once(donor, tmp_path):
+  """However often the run is killed before it saves, and started after."""
+  learner, path = donor
+  mine, checkpointer = _start(tmp_path)
+  _train(mine, checkpointer, 0)
+  for _ in range(2):  # Killed between the copy and the next save.
+    copied, checkpointer = _start(tmp_path, path)
+    assert _same(_trained(copied), _trained(learner))
+  _train(copied, checkpointer, 1)
+  again, checkpointer = _start(tmp_path, path)
+  assert _same(_trained(again), _trained(copied))
+  assert (again.frames, again.steps) == (160, 2)
+  # Another one is taken again.
+  other, checkpointer = _start(tmp_path / 'other', seed=9)
+  assert _same(_trained(_start(tmp_path, checkpointer.save())[0]),
+               _trained(other))
+
+
+class _Widened:
+  """An agent with one more weight."""
+
+  def initial_params(self, seed):
+    return dict(learners.make_agent().initial_params(seed),
+                also=np.zeros([7], np.float32))
+
+
+@pytest.mark.parametrize('agent, expected', [
+    (learners.make_agent(use_lstm=True),
+     'baseline/w is [68, 1] there and [256, 1] here'),
+    (_Widened(), 'also is missing there and [7] here')])
+def test_another_network_is_refused_in_a_line(donor, tmp_path, agent, expected):
+  with pytest.raises(config_lib.ConfigError) as caught:
+    _start(tmp_path, donor[1], agent=agent)
+  message = str(caught.value)
+  assert message.startswith(f'--warm_start={donor[1]} cannot work: the weight ')
+  assert expected in message and '\n' not in message
+
+
+def test_what_is_no_checkpoint_is_refused_in_a_line(donor, tmp_path):
+  for path in (str(tmp_path), donor[1] + '.index', 'no/such/ckpt-5'):
+    with pytest.raises(config_lib.ConfigError) as caught:
+      _start(tmp_path, path)
+    assert f'--warm_start={path} cannot work: there is no ' in str(caught.value)
+
+
+def test_a_damaged_checkpoint_is_refused_in_a_line(donor, tmp_path):
+  for path in glob.glob(donor[1] + '.*'):
+    with open(path, 'rb') as source:
+      content = source.read()
+    (tmp_path / os.path.basename(path)).write_bytes(
+        content if path.endswith('.index') else content[:-2000])
+  with pytest.raises(config_lib.ConfigError) as caught:
+    _start(tmp_path / 'run', str(tmp_path / os.path.basename(donor[1])))
+  assert 'cannot work: it cannot be read: ' in str(caught.value)
+  assert '\n' not in str(caught.value)
+
+
+def test_a_run_starts_warm_and_resumes_its_own(tmp_path, run_main, caplog):
+  caplog.set_level(python_logging.INFO)
+  flags = (*test_experiment._CARTPOLE, '--total_environment_frames=160')
+  assert run_main(f'--logdir={tmp_path / "donor"}', *flags).code == 0
+  path = tmp_path / 'donor' / 'ckpt-160'
+  flags = (f'--logdir={tmp_path / "run"}', f'--warm_start={path}')
+  assert run_main(*flags, *test_experiment._CARTPOLE,
+                  '--total_environment_frames=80').code == 0
+  assert f'Weights and slots are those of {path}' in caplog.text
+  assert test_experiment._checkpoint_frames(tmp_path / 'run') == [0, 80]
+  first = test_experiment._metrics(tmp_path / 'run')[0]
+  assert (first['frames'], first['learner_steps']) == (80, 1)
+  caplog.clear()
+  assert run_main(*flags, *test_experiment._CARTPOLE,
+                  '--total_environment_frames=160').code == 0
+  assert 'Weights and slots' not in caplog.text
+  assert f'Resuming from {tmp_path / "run"}/ckpt-80' in caplog.text
