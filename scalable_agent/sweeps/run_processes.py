@@ -1,6 +1,6 @@
 """Starts runs of the experiment as processes, and restarts those that crash.
 
-    runs = [ManagedRun('pong', logdir, command, is_done), ...]
+    runs = [ManagedRun('pong', logdir, 200_000_000, prepare, is_done), ...]
     run_all(runs, parallel=2, stop=stop, on_change=print)
 
 Each process holds a lock on a file in the log directory for as long as it
@@ -10,15 +10,20 @@ holds wherever it was started from.
 """
 
 import collections
+import ctypes
 import json
 import math
 import os
+import signal
 import subprocess
 import time
 
+from scalable_agent import suites
 from scalable_agent.process import locks
 from scalable_agent.process import log_lines
 from scalable_agent.training import checkpoint_files
+from scalable_agent.training import chosen_checkpoint
+from scalable_agent.training import log_file
 from scalable_agent.training import logdir as logdir_lib
 
 MAX_RETRIES = 2
@@ -26,6 +31,10 @@ _LOCK_FILE = 'launcher.lock'
 RECENT_EPISODES = 100
 _POLL_SECONDS = .2
 _TAIL_BYTES = 1 << 16
+# From Linux's <sys/prctl.h>. Looked up here, since little is allowed between
+# fork and exec.
+_PR_SET_PDEATHSIG = 1
+_PRCTL = ctypes.CDLL(None).prctl
 
 Progress = collections.namedtuple(
     'Progress', 'frames fps mean_return num_episodes')
@@ -40,26 +49,27 @@ Progress.__doc__ = """How far a run is, each None if it has not said.
 
 def is_trained(config):
   """Whether a `config.Config`'s newest checkpoint has all of its frames."""
-  return checkpoint_files.newest_frames(config.logdir) >= config.total_environment_frames
+  return (checkpoint_files.newest_frames(config.logdir) >=
+          config.total_environment_frames)
 
 
 def is_tested(config):
-  """Whether a `config.Config`'s newest checkpoint has been tested enough."""
+  """Whether a `config.Config`'s checkpoint has been tested enough."""
   try:
     with open(os.path.join(config.logdir, 'test_scores.json')) as f:
       scores = json.load(f)
-    return (scores['frames'] == checkpoint_files.newest_frames(config.logdir) and
-            scores['levels'][config.level_name]['num_episodes'] >=
-            config.test_num_episodes)
+    return scores['frames'] == chosen_checkpoint.frames(config) and all(
+        scores['levels'][level]['num_episodes'] >= config.test_num_episodes
+        for level in suites.level_names(config))
   except (OSError, ValueError, KeyError, TypeError, RecursionError):
     return False
 
 
-def _last_lines(path):
+def _last_lines(path, num_bytes=_TAIL_BYTES):
   try:
     with open(path, 'rb') as f:
       f.seek(0, os.SEEK_END)
-      start = max(f.tell() - _TAIL_BYTES, 0)
+      start = max(f.tell() - num_bytes, 0)
       f.seek(start)
       lines = f.read().split(b'\n')
   except OSError:
@@ -68,23 +78,56 @@ def _last_lines(path):
   return lines[1 if start else 0:-1]
 
 
+def _parse_finite(lines):
+  """Returns what is an episode, and has a return, a list of `EpisodeLine`s."""
+  return [episode for episode in map(log_lines.parse_episode, lines)
+          if episode and math.isfinite(episode.episode_return)]
+
+
+def last_episodes(logdir, count, after, until=math.inf):
+  """Reads the last episodes that a run has logged in a range of frames.
+
+  Args:
+    logdir: The run's directory.
+    count: How many at most.
+    after: Environment frames; the episodes have more.
+    until: Environment frames; the episodes have no more.
+
+  Returns:
+    A list of `log_lines.EpisodeLine`s, the newest last, without returns that
+    are not finite.
+  """
+  path = os.path.join(logdir, log_file.EPISODES)
+  num_bytes = _TAIL_BYTES
+  while True:
+    episodes = _parse_finite(_last_lines(path, num_bytes))
+    found = [episode for episode in episodes if after < episode.frames <= until]
+    is_all = not os.path.exists(path) or num_bytes >= os.path.getsize(path)
+    if len(found) >= count or is_all or (
+        episodes and episodes[0].frames <= after):
+      return found[-count:]
+    num_bytes *= 4
+
+
 def read_progress(logdir):
   """Reads the ends of what a run logs, and returns its `Progress`."""
   metrics = None
-  for line in reversed(_last_lines(os.path.join(logdir, 'metrics.jsonl'))):
+  for line in reversed(_last_lines(os.path.join(logdir, log_file.METRICS))):
     metrics = log_lines.parse_metrics(line)
     if metrics:
       break
   metrics = metrics or {}
   fps = metrics.get('fps')
-  episodes = map(log_lines.parse_episode,
-                 _last_lines(os.path.join(logdir, 'episodes.csv')))
-  returns = [episode.episode_return for episode in episodes
-             if episode and math.isfinite(episode.episode_return)]
-  returns = returns[-RECENT_EPISODES:]
+  returns = [episode.episode_return
+             for episode in last_episodes(logdir, RECENT_EPISODES, -1)]
   return Progress(
       metrics.get('frames'), fps if isinstance(fps, float) else None,
       sum(returns) / len(returns) if returns else None, len(returns))
+
+
+def _end_with_parent():
+  """Has the kernel send SIGTERM to this process when its parent ends."""
+  _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class ManagedRun:
@@ -93,27 +136,37 @@ class ManagedRun:
   Attributes:
     name: What to call it.
     logdir: Its log directory.
+    total_frames: Environment frames it is to take.
     state: 'waiting', 'running', 'elsewhere' (a process that somebody else
       started works on it), 'done', or 'failed'.
-    crashes: Processes that ended before the run was done.
+    crashes: Processes that ended before the run was done, and were not told to.
   """
 
-  def __init__(self, name, logdir, command, is_done):
+  def __init__(self, name, logdir, total_frames, prepare, is_done,
+               ends_with_parent=False):
     """Initializes the run; starts nothing.
 
     Args:
       name: What to call it.
       logdir: The run's directory, made if need be.
-      command: A list of strings, the process that begins or resumes the run.
+      total_frames: Environment frames the run is to take.
+      prepare: A function without arguments that returns the command of the
+        process that begins or resumes the run, a list of strings. It is called
+        before each start, where nobody else works on the run.
       is_done: A function without arguments that says whether nothing is left
         to do.
+      ends_with_parent: Whether the run saves and ends if this process is
+        killed; otherwise it goes on.
     """
     self.name = name
     self.logdir = logdir
+    self.total_frames = total_frames
     self.crashes = 0
-    self._command = command
+    self._prepare = prepare
     self._is_done = is_done
+    self._before = _end_with_parent if ends_with_parent else None
     self._process = None
+    self._is_told = False
     self.state = 'done' if is_done() else 'waiting'
 
   @property
@@ -137,10 +190,11 @@ class ManagedRun:
       if self._is_done():
         self.state = 'done'
         return
+      command = self._prepare()
       with open(self.output_path, 'ab') as output:
         self._process = subprocess.Popen(
-            self._command, stdin=subprocess.DEVNULL, stdout=output,
-            stderr=output,
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            preexec_fn=self._before,
             # A signal to this process' group reaches the run once, through
             # `terminate`.
             start_new_session=True,
@@ -148,6 +202,7 @@ class ManagedRun:
             pass_fds=[lock])
     finally:
       os.close(lock)
+    self._is_told = False
     self.state = 'running'
 
   def _acquire(self):
@@ -170,12 +225,16 @@ class ManagedRun:
       if self._is_done():
         self.state = 'done'
         return
-      self.crashes += 1
+      # A process that has just begun does not listen yet.
+      ends_as_told = self._is_told and (
+          self._process.returncode in (0, -signal.SIGTERM))
+      self.crashes += not ends_as_told
       self.state = 'waiting' if self.crashes <= MAX_RETRIES else 'failed'
 
   def terminate(self):
     """Lets the process, if there is one, save and end."""
-    if self.state == 'running':
+    if self.state == 'running' and not self._is_told:
+      self._is_told = True
       self._process.terminate()
 
   def wait(self):
@@ -186,10 +245,11 @@ class ManagedRun:
 
 
 def run_all(runs, parallel, stop, on_change=lambda run: None,
-            on_poll=lambda: None):
+            on_poll=lambda: None, rank=lambda run: 0):
   """Runs processes until each run is done or has failed.
 
-  Runs that have crashed are tried again after those that wait.
+  Of those of equal rank, runs that have crashed are tried again after those
+  that wait.
 
   Args:
     runs: A list of `ManagedRun`s.
@@ -197,8 +257,10 @@ def run_all(runs, parallel, stop, on_change=lambda run: None,
     stop: A `signals.Stop` that ends the processes and this function.
     on_change: Called with a run whose state has changed.
     on_poll: Called several times a second.
+    rank: A function of a run; of those that wait, the one of the lowest rank is
+      started first.
   """
-  queue = collections.deque(run for run in runs if run.state == 'waiting')
+  queue = [run for run in runs if run.state == 'waiting']
   active = []
 
   def changing(run, action):
@@ -207,18 +269,21 @@ def run_all(runs, parallel, stop, on_change=lambda run: None,
     if run.state != before:
       on_change(run)
 
-  while (queue or active) and not stop.is_set():
-    while queue and sum(run.state == 'running' for run in active) < parallel:
-      run = queue.popleft()
-      changing(run, run.start)
-      active.append(run)
-    on_poll()
-    stop.wait(_POLL_SECONDS)
+  try:
+    while (queue or active) and not stop.is_set():
+      while queue and sum(run.state == 'running' for run in active) < parallel:
+        run = min(queue, key=rank)
+        queue.remove(run)
+        changing(run, run.start)
+        active.append(run)
+      on_poll()
+      stop.wait(_POLL_SECONDS)
+      for run in active:
+        changing(run, run.poll)
+      queue.extend(run for run in active if run.state == 'waiting')
+      active = [run for run in active if run.state in ('running', 'elsewhere')]
+  finally:
     for run in active:
-      changing(run, run.poll)
-    queue.extend(run for run in active if run.state == 'waiting')
-    active = [run for run in active if run.state in ('running', 'elsewhere')]
-  for run in active:
-    run.terminate()
-  for run in active:
-    changing(run, run.wait)
+      run.terminate()
+    for run in active:
+      changing(run, run.wait)

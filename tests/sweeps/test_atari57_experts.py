@@ -1,5 +1,6 @@
 """The program that trains experts, with real processes."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -73,7 +74,8 @@ def test_killed_and_run_again_it_finishes_the_rest(tmp_path):
   assert b'Resuming from' in _contents(pong)['output.log']
   assert 'breakout: ' not in output and 'pong: done' in output
   rows = [line.split() for line in output.splitlines()]
-  assert [row[:4] for row in rows if len(row) > 3] == [
+  assert '2 of 2 done' in output
+  assert [row[:4] for row in rows if len(row) > 3 and row[1] != 'of'] == [
       ['game', 'state', 'frames', 'frames/s'],
       ['breakout', 'done', '0.01M', '100%'],
       ['pong', 'done', '0.01M', '100%']]
@@ -163,5 +165,25 @@ def test_slurm_keeps_the_path_of_tasks_where_none_is_set(tmp_path):
        '--games=pong', '--slurm=print', f'--logdir={tmp_path}'],
       cwd=_ROOT, env=environ, stdin=subprocess.DEVNULL, capture_output=True,
       text=True, timeout=_TIMEOUT_SECONDS, check=True)
-  assert 'games=(pong)' in result.stdout.splitlines()
+  assert 'runs=(pong)' in result.stdout.splitlines()
   assert 'PYTHONPATH' not in result.stdout
+
+
+def test_test_mode_ends_with_a_table_of_scores(tmp_path):
+  """Of all games, those among them that had been tested before."""
+  for game, returns in (('pong', [14.6, 14.6]), ('breakout', [30.5, 30.5])):
+    (tmp_path / game).mkdir()
+    (tmp_path / game / 'ckpt-100.index').touch()
+    (tmp_path / game / 'config.json').write_text(
+        json.dumps(dict(level_name=game, network='shallow', use_lstm=False)))
+    (tmp_path / game / 'test_scores.json').write_text(json.dumps(dict(
+        frames=100, levels={game: dict(
+            num_episodes=2, episode_returns=returns)})))
+  code, output, errors = _run(
+      tmp_path, '--games=pong,breakout', '--mode=test', '--test_num_episodes=2')
+  assert code == 0, errors
+  done, header, breakout, pong, _, _, statistics = output.splitlines()
+  assert done == 'All games are done.' and header.startswith('level ')
+  for line, game in ((breakout, 'breakout'), (pong, 'pong')):
+    assert line.split()[0] == game and ' 100.0 % ' in line
+  assert statistics.split()[:5] == ['shallow', '100.0', '%', '100.0', '%']

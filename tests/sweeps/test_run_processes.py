@@ -1,9 +1,13 @@
 """Runs as processes: how many at a time, crashes, stops, and locks."""
 
 import os
+import pathlib
+import subprocess
+import sys
 import time
 import types
 
+import psutil
 import pytest
 
 from scalable_agent.process import locks
@@ -18,13 +22,13 @@ pytestmark = pytest.mark.usefixtures('bounded')
 _SUCCEED = 'touch done'
 
 
-def _make_run(tmp_path, script, name='a'):
+def _make_run(tmp_path, script, name='a', **kwargs):
   logdir = tmp_path / name
   logdir.mkdir(exist_ok=True)
   return run_processes.ManagedRun(
-      name, str(logdir),
-      ['bash', '-c', f'cd {logdir}; echo $$ >> starts; {script}'],
-      (logdir / 'done').exists)
+      name, str(logdir), 100,
+      lambda: ['bash', '-c', f'cd {logdir}; echo $$ >> starts; {script}'],
+      (logdir / 'done').exists, **kwargs)
 
 
 def _starts(run):
@@ -177,7 +181,9 @@ def test_a_run_that_trains_elsewhere_is_waited_for(tmp_path):
     ('{"frames": 80, "levels": {}}', False), ('{"frames": 80, ', False)])
 def test_is_tested(tmp_path, text, expected):
   config = types.SimpleNamespace(
-      logdir=tmp_path, level_name='pong', test_num_episodes=10)
+      logdir=tmp_path, suite='atari', level_name='pong', mode='test',
+      checkpoint='latest',
+      test_num_episodes=10)
   assert not run_processes.is_tested(config)
   _write_checkpoint(tmp_path, 80)
   (tmp_path / 'test_scores.json').write_text(text)
@@ -195,3 +201,77 @@ def test_progress_is_read_from_the_ends(tmp_path):
       '1,pong,99,4\n' * 9999 + '1,pong,1,4\n' * 50 + '1,pong,3,4\n' * 50 +
       '2,pong,7')
   assert run_processes.read_progress(tmp_path) == (20, 2.5, 2., 100)
+
+
+def test_the_lowest_rank_goes_first(tmp_path):
+  """Also before one that came earlier, and has just been told to go."""
+  runs = [_make_run(tmp_path, _SUCCEED, name) for name in 'abc']
+  changes = _run(runs, rank=lambda run: -ord(run.name))
+  assert [name for name, state in changes if state == 'running'] == [
+      'c', 'b', 'a']
+
+
+def test_a_run_that_is_told_to_leave_has_not_crashed(tmp_path):
+  script = 'trap "exit 0" TERM; touch ready; while true; do sleep .05; done'
+  run = _make_run(tmp_path, f'if [ -e ready ]; then {_SUCCEED}; exit; fi; '
+                  f'{script}')
+
+  told = []
+
+  def tell():
+    if (tmp_path / 'a' / 'ready').exists() and not told:
+      told.append(run)
+      run.terminate()
+
+  assert [state for _, state in _run([run], on_poll=tell)] == [
+      'running', 'waiting', 'running', 'done']
+  assert run.crashes == 0
+
+
+_STARTER = '''
+import sys, time
+from scalable_agent.sweeps import run_processes
+run_processes.ManagedRun(
+    'a', sys.argv[1], 1,
+    lambda: ['bash', '-c', 'cd ' + sys.argv[1] + '; trap "touch saved; exit" '
+             'TERM; touch ready; for i in {1..600}; do sleep .05; done'],
+    lambda: False, ends_with_parent=sys.argv[2] == 'True').start()
+time.sleep(600)
+'''
+
+
+@pytest.mark.parametrize('ends_with_parent', [True, False])
+def test_a_run_ends_with_its_program_if_it_is_to(tmp_path, ends_with_parent):
+  program = subprocess.Popen(
+      [sys.executable, '-c', _STARTER, str(tmp_path), str(ends_with_parent)],
+      cwd=pathlib.Path(__file__).resolve().parents[2])
+  deadline = time.monotonic() + 60
+  while not (tmp_path / 'ready').exists() and time.monotonic() < deadline:
+    time.sleep(.02)
+  (run,) = psutil.Process(program.pid).children()
+  program.kill()
+  program.wait()
+  gone, alive = psutil.wait_procs([run], timeout=60 if ends_with_parent else 1)
+  for process in alive:
+    process.kill()
+  assert bool(gone) == ends_with_parent
+  assert (tmp_path / 'saved').exists() == ends_with_parent
+
+
+def test_the_last_episodes_are_those_of_a_range_of_frames(tmp_path):
+  path = tmp_path / 'episodes.csv'
+  assert run_processes.last_episodes(tmp_path, 5, 0) == []
+  path.write_text('frames,level,episode_return,episode_frames\n' + ''.join(
+      f'{i},pong,{"nan" if i == 19_000 else i},4\n' for i in range(20_000)))
+
+  def frames(*args):
+    return [episode.frames
+            for episode in run_processes.last_episodes(tmp_path, *args)]
+
+  assert frames(3, 0) == [19_997, 19_998, 19_999]
+  assert frames(3, 19_998) == [19_999]
+  # Far from the end, which takes more than one look.
+  assert frames(3, 0, 100) == [98, 99, 100]
+  assert frames(9, 98, 100) == [99, 100]
+  assert frames(2, 0, 19_000) == [18_998, 18_999]
+  assert len(frames(10 ** 6, -1)) == 19_999

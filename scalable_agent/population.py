@@ -1,0 +1,244 @@
+r"""Population based training, as in the paper's Appendix F.
+
+    python -m scalable_agent.population --logdir=/tmp/pbt --parallel=2 \
+        --population=8 --burn_in_frames=50000 --episodes=200 \
+        --score_range=0,500 --level_name=gym:CartPole-v1
+    python -m scalable_agent.population --logdir=/data/pbt --parallel=24 \
+        --flagfile=launch/flags/dmlab30_population.flags
+
+Each member is a run of `scalable_agent.experiment` in a directory below
+--logdir, and gets the flags of that program. If there are more members than
+--parallel, they take turns. After --episodes new episodes a member evolves: it
+may copy the weights and hyperparameters of another, and changes its own.
+evolution.jsonl has every evolution, lineage.png shows them. Run the command
+again, and it goes on from where it was.
+"""
+
+import os
+import sys
+
+from absl import flags
+from absl import logging
+
+from scalable_agent import config as config_lib
+from scalable_agent import experiment
+from scalable_agent.process import binary
+from scalable_agent.process import locks
+from scalable_agent.studies import lineage
+from scalable_agent.sweeps import display
+from scalable_agent.sweeps import evolution
+from scalable_agent.sweeps import fitness
+from scalable_agent.sweeps import flags as sweep_flags
+from scalable_agent.sweeps import members as members_lib
+from scalable_agent.sweeps import program
+from scalable_agent.sweeps import samples as samples_lib
+from scalable_agent.sweeps import trials
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_integer('population', 24, 'Members. 2 or more.')
+flags.DEFINE_integer(
+    'burn_in_frames', 20_000_000, 'Environment frames of a member before its '
+    'first evolution.', lower_bound=0)
+flags.DEFINE_integer(
+    'episodes', 5000, 'Episodes of a member, over all levels, from one '
+    'evolution to the next. Its score is the mean over as many.', lower_bound=1)
+flags.DEFINE_list(
+    'score_range', [], 'Returns that are 0 and 100 percent, as in 0,500, for '
+    'levels where nobody knows what a human scores.')
+flags.DEFINE_list(
+    'adapt', ['entropy_cost', 'learning_rate', 'epsilon'],
+    'Hyperparameters that evolve. One without a --range starts at the value of '
+    'its flag.')
+flags.DEFINE_float(
+    'turn_secs', 300., 'Seconds that a member runs before another that waits '
+    'takes its place. A change takes about ten seconds.', lower_bound=1.)
+sweep_flags.define_ranges()
+sweep_flags.define_parallel()
+
+_HISTORY_FILE, _PICTURE_FILE = 'evolution.jsonl', 'lineage.png'
+_LOCK_FILE = 'population.lock'
+# What the population sets itself, for each member.
+_OWN = ('logdir', 'seed', 'warm_start')
+
+
+def _refusal(name, reason):
+  return config_lib.ConfigError(
+      f'{FLAGS[name].serialize()} cannot work: {reason}.')
+
+
+def _check_flags():
+  if FLAGS.population < 2:
+    raise _refusal('population', 'a member evolves by comparing itself with '
+                   'another, so there have to be 2 or more')
+  if FLAGS['warm_start'].present:
+    raise _refusal('warm_start', 'members start from each other')
+  if FLAGS.mode != 'train':
+    raise _refusal('mode', 'a population trains; test one of its members with '
+                   'scalable_agent.experiment')
+  if FLAGS.task >= 0:
+    raise _refusal('task', 'each member is one process')
+
+
+def _score_range():
+  """Returns --score_range as a pair of floats, None if it is not given."""
+  if not FLAGS.score_range:
+    return None
+  try:
+    low, high = map(float, FLAGS.score_range)
+  except ValueError:
+    low = high = 0.
+  if not low < high:
+    raise _refusal('score_range', 'it has to be two numbers, the lower one '
+                   'first')
+  return low, high
+
+
+def start_parameters():
+  """Returns what each member starts with, a list of dicts of name to float.
+
+  Raises:
+    config_lib.ConfigError: It cannot be.
+  """
+  ranges = samples_lib.parse_all(FLAGS.range, experiment.parse)
+  for each in ranges:
+    if FLAGS[each.name].present:
+      raise config_lib.ConfigError(
+          f'--{each.name} is given, and drawn too (--range). Leave one out.')
+  config = experiment.config_with({})
+  drawn = samples_lib.draw(ranges, FLAGS.population, FLAGS.sample_seed)
+  starts = []
+  for sample in drawn:
+    parameters = dict(sample)
+    for name in FLAGS.adapt:
+      config_lib.refuse_unknown([name])
+      value = parameters.setdefault(name, getattr(config, name))
+      if not isinstance(value, float) or value <= 0:
+        raise _refusal('adapt', f'{name} starts at {value}, and a factor of '
+                       '1.2 changes positive numbers alone, that need not be '
+                       'whole')
+    starts.append(parameters)
+  return starts
+
+
+def _read_history(starts):
+  """Returns the `evolution.History`, begun if there is none.
+
+  Raises:
+    config_lib.ConfigError: It is another population's.
+  """
+  history = evolution.History(os.path.join(FLAGS.logdir, _HISTORY_FILE))
+  records = [evolution.Record(i, 0, None, None, None, None, parameters)
+             for i, parameters in enumerate(starts)]
+  if not history.records:
+    history.add(*records)
+  found = history.records[:FLAGS.population]
+  more = {record.member for record in history.records} - set(
+      range(FLAGS.population))
+  if found != records or more:
+    raise config_lib.ConfigError(
+        f'--logdir={FLAGS.logdir} holds a population of another size, or with '
+        'other start parameters. Choose another --logdir, or the same '
+        '--population, --range, --sample_seed and --adapt.')
+  return history
+
+
+def _make_population(starts, score):
+  """Returns the `members.Population`, or raises ConfigError."""
+  history = _read_history(starts)
+  population = members_lib.Population(
+      history, score, FLAGS.burn_in_frames, FLAGS.episodes, FLAGS.turn_secs,
+      FLAGS.seed)
+  arguments = experiment.given_arguments(without=_OWN)
+  variant = [dict(population=FLAGS.population)]
+  for i, start in enumerate(starts):
+    logdir = os.path.join(FLAGS.logdir, f'{i:02d}')
+    own = dict(_schedule(), logdir=logdir, seed=FLAGS.seed + i)
+    config = experiment.config_of_run(
+        dict(own, **history.last(i).parameters))
+
+    def make_command(settings, own=own, start=start):
+      trials.mark(own['logdir'], variant, start)
+      return trials.experiment_command(arguments, dict(own, **settings))
+
+    population.members.append(members_lib.Member(
+        population, i, logdir, config.total_environment_frames, make_command))
+  return population
+
+
+def _schedule():
+  # What is multiplied must not be annealed as well.
+  name = 'learning_rate_schedule'
+  return {} if FLAGS[name].present else {name: 'constant'}
+
+
+def _columns(population):
+  """Returns the columns that members have beside those of all runs."""
+  indices = {member.run.name: member.index for member in population.members}
+
+  def last(run):
+    return population.history.last(indices[run.name])
+
+  def score(run, unused_progress):
+    value = last(run).score
+    return '' if value is None else f'{value:.1f}'
+
+  def evolutions(run, unused_progress):
+    return str(len(population.history.of(indices[run.name])) - 1)
+
+  names = population.history.records[0].parameters
+  return [display.Column('score', 'right', score),
+          display.Column('evolved', 'right', evolutions)] + [
+              display.Column(name, 'right', lambda run, unused_progress, name=
+                             name: f'{last(run).parameters[name]:.3g}')
+              for name in names]
+
+
+def _draw(population):
+  """Writes the picture; warns where it cannot."""
+  path = os.path.join(FLAGS.logdir, _PICTURE_FILE)
+  try:
+    lineage.write(path, population.history.records,
+                  [member.run.logdir for member in population.members])
+  except (OSError, ValueError) as e:
+    logging.warning('%s cannot be drawn: %s', path,
+                    ' '.join(str(e).splitlines()))
+
+
+def _train():
+  _check_flags()
+  starts = start_parameters()
+  score = fitness.make(FLAGS.level_name, _score_range())
+  experiment.config_with(starts[0])
+  os.makedirs(FLAGS.logdir, exist_ok=True)
+  try:
+    lock = locks.acquire(os.path.join(FLAGS.logdir, _LOCK_FILE))
+  except locks.Held as e:
+    raise config_lib.ConfigError(
+        f'--logdir={FLAGS.logdir} is in use: another process trains this '
+        'population. Wait for it, stop it, or choose another --logdir.') from e
+  try:
+    population = _make_population(starts, score)
+    try:
+      program.carry_out(
+          [member.run for member in population.members], 'member',
+          FLAGS.parallel, _columns(population), on_poll=population.on_poll,
+          rank=population.rank)
+    finally:
+      _draw(population)
+  finally:
+    os.close(lock)
+
+
+def main(argv):
+  """Trains a population; ends with one line where it cannot."""
+  try:
+    program.refuse_arguments(argv)
+    _train()
+  except (config_lib.ConfigError, OSError) as e:
+    sys.exit(f'Error: {e}')
+
+
+if __name__ == '__main__':
+  FLAGS.set_default('logdir', '/tmp/population')
+  binary.run(main)

@@ -1,0 +1,151 @@
+"""What a study says, as blocks of a report, and as CSV."""
+
+import csv
+import io
+
+from scalable_agent.results import document
+from scalable_agent.studies import intervals
+from scalable_agent.studies import lag as lag_lib
+from scalable_agent.studies import outcomes as outcomes_lib
+from scalable_agent.studies import pictures
+from scalable_agent.studies import tables as study_tables
+
+TITLE = 'The variants of a sweep'
+# More would be pictures that nobody looks at.
+_MAX_PICTURED_SAMPLES = 6
+
+_HOW_FINAL = (
+    'A final return is the mean over the episodes that ended in the last tenth '
+    'of the frames that a run has got to, unclipped. On a suite it is the mean '
+    'capped human-normalised score of these. Intervals are 95 % intervals by '
+    'the percentile bootstrap. Differences are paired; "cannot be told" marks '
+    'those whose interval has 0 in it. Pairs and intervals are of samples, or '
+    'of seeds where nothing is sampled.')
+_HOW_BEST = (
+    'The mean of the three samples with the best final returns, as the paper '
+    'has it. The best of many flatters what varies most. "Again" is the mean '
+    'of the same three samples with other seeds.')
+_HOW_STABLE = (
+    'The final returns of all samples, sorted. The area under the curve is '
+    'their mean.')
+_HOW_LAGGED = (
+    'Bars are intervals over seeds. "Best" takes the hyperparameters with the '
+    'best mean at each point.')
+
+
+def _missing(outcomes):
+  """Says which runs are not, or not wholly, in the figures; a list."""
+  texts = []
+  unfinished = [outcome for outcome in outcomes
+                if outcome.frames < (outcome.total_frames or 0)]
+  silent = [outcome for outcome in outcomes if outcome.final is None]
+  for found, what in ((unfinished, 'have not all of their frames'),
+                      (silent, 'have no episode to count, and are left out')):
+    if found:
+      texts.append(f'{len(found)} of {len(outcomes)} runs {what}: ' + ', '.join(
+          outcome.logdir for outcome in found) + '.')
+  return texts
+
+
+def _best(level, variants):
+  by_name = {}
+  for variant, samples in variants.items():
+    shared = outcomes_lib.shared_seeds(samples)
+    episodes = [
+        found for sample in outcomes_lib.best_samples(samples)
+        for seed, outcome in samples[sample].items() if seed in shared
+        for found in outcome.episodes.values()]
+    if episodes:
+      by_name[outcomes_lib.describe(variant)] = episodes
+  return [
+      document.Heading(f'{level}: the best samples'),
+      document.Paragraph(_HOW_BEST),
+      study_tables.best(variants),
+      study_tables.best_differences(variants),
+      document.Picture(f'{level} best 3',
+                       pictures.best_curves(level, by_name))]
+
+
+def _stability(level, variants):
+  by_name = {outcomes_lib.describe(variant): list(
+      study_tables.finals(samples).values())
+             for variant, samples in variants.items()}
+  return [
+      document.Heading(f'{level}: stability'),
+      document.Paragraph(_HOW_STABLE),
+      study_tables.stability(variants),
+      study_tables.differences(variants, intervals.mean),
+      document.Picture(f'{level} stability',
+                       pictures.sorted_returns(level, by_name))]
+
+
+def _lag(level, variants):
+  lines = lag_lib.by_lag(variants)
+  samples = lag_lib.samples_of(variants)
+  best = 'best hyperparameters' if len(samples) > 1 else ''
+  blocks = [
+      document.Heading(f'{level}: policy lag'),
+      document.Paragraph(_HOW_LAGGED),
+      lag_lib.table(lines, None),
+      lag_lib.differences(lines, None),
+      document.Picture(f'{level} lag', lag_lib.draw(
+          ', '.join(filter(None, [level, best])), lines, None))]
+  if 1 < len(samples) <= _MAX_PICTURED_SAMPLES:
+    for i, sample in enumerate(samples):
+      name = outcomes_lib.describe([sample])
+      blocks.append(document.Picture(
+          f'{level} lag {i}', lag_lib.draw(f'{level}, {name}', lines, sample)))
+  return blocks
+
+
+STUDIES = {'best3': _best, 'stability': _stability, 'lag': _lag}
+
+
+def build(outcomes, names):
+  """Builds the report.
+
+  Args:
+    outcomes: A list of `outcomes.Outcome`s, at least one.
+    names: A list of studies, keys of `STUDIES`.
+
+  Returns:
+    A list of blocks as `results.document.build` returns.
+
+  Raises:
+    ValueError: A study cannot be made of these runs.
+  """
+  for name in names:
+    if name not in STUDIES:
+      raise ValueError(
+          f'--study={name} is no study. Expected {", ".join(STUDIES)}.')
+  blocks = [document.Paragraph(_HOW_FINAL)]
+  blocks += map(document.Paragraph, _missing(outcomes))
+  for level in dict.fromkeys(outcome.level for outcome in outcomes):
+    variants = outcomes_lib.by_variant(
+        [outcome for outcome in outcomes if outcome.level == level])
+    if not any(variants.values()):
+      continue  # What is missing is said above.
+    for name in names:
+      blocks += STUDIES[name](level, variants)
+  return blocks
+
+
+def to_csv(outcomes):
+  """Returns every run as a row of CSV text."""
+  fields = list(dict.fromkeys(
+      name for outcome in outcomes
+      for alternative in (*outcome.variant, outcome.sample)
+      for name, _ in alternative))
+  text = io.StringIO()
+  writer = csv.writer(text, lineterminator='\n')
+  writer.writerow(['run', 'level', *fields, 'seed', 'final_return', 'frames',
+                   'total_frames'])
+  for outcome in outcomes:
+    values = dict(pair for alternative in (*outcome.variant, outcome.sample)
+                  for pair in alternative)
+    writer.writerow([
+        outcome.logdir, outcome.level,
+        *(values.get(name, '') for name in fields), outcome.seed,
+        '' if outcome.final is None else outcome.final, outcome.frames,
+        outcome.total_frames])
+  return text.getvalue()

@@ -1,0 +1,113 @@
+"""Final returns against the policy lag (paper, Appendix E.1)."""
+
+import numpy as np
+
+from scalable_agent.results import tables
+from scalable_agent.studies import intervals
+from scalable_agent.studies import outcomes as outcomes_lib
+from scalable_agent.studies import pictures
+from scalable_agent.studies import tables as study_tables
+
+_LAG = 'policy_lag'
+
+
+def by_lag(variants):
+  """Sorts variants by what they are apart from their lag.
+
+  Args:
+    variants: Of `outcomes.by_variant`.
+
+  Returns:
+    A dict of the rest of a variant to a dict of lag to what `variants` has of
+    it, the least lag first.
+
+  Raises:
+    ValueError: A variant says nothing of its lag.
+  """
+  found = {}
+  for variant, samples in variants.items():
+    lags = [dict(alternative)[_LAG] for alternative in variant
+            if _LAG in dict(alternative)]
+    if not lags:
+      raise ValueError(
+          f'--study=lag needs runs whose sweep varies {_LAG}; those of '
+          f'"{outcomes_lib.describe(variant)}" do not.')
+    rest = tuple(alternative for alternative in variant
+                 if _LAG not in dict(alternative))
+    found.setdefault(rest, {})[lags[0]] = samples
+  return {rest: dict(sorted(lags.items())) for rest, lags in found.items()}
+
+
+def samples_of(variants):
+  """Returns all samples that a variant has, each once, a list."""
+  return list(dict.fromkeys(
+      sample for samples in variants.values() for sample in samples))
+
+
+def choose(samples, sample):
+  """Returns a dict of seed to final return of one sample, the best for None."""
+  if sample is None:
+    best = outcomes_lib.best_samples(samples, 1)
+    sample = best[0] if best else None
+  return {seed: outcome.final
+          for seed, outcome in samples.get(sample, {}).items()}
+
+
+def draw(title, lines, sample):
+  """Draws returns against the lag, see `pictures.against_lag`.
+
+  Args:
+    title: What is drawn.
+    lines: Of `by_lag`.
+    sample: Of which to take the runs; None takes the best of each variant.
+  """
+  by_name = {}
+  for rest, lags in lines.items():
+    points = []
+    for lag, samples in lags.items():
+      values = list(choose(samples, sample).values())
+      if values:
+        points.append((lag, float(np.mean(values)),
+                       intervals.bootstrap(values, intervals.mean)))
+    by_name[outcomes_lib.describe(rest)] = points
+  return pictures.against_lag(title, by_name)
+
+
+def table(lines, sample):
+  """Mean final returns, with their intervals over seeds, a `tables.Table`.
+
+  Args:
+    lines: Of `by_lag`.
+    sample: As in `draw`.
+  """
+  lags = sorted({lag for found in lines.values() for lag in found})
+  rows = []
+  for lag in lags:
+    row = [str(lag)]
+    for found in lines.values():
+      values = list(choose(found.get(lag, {}), sample).values())
+      row.append(_cell(values) if values else tables.MISSING)
+    rows.append(row)
+  return tables.Table(
+      ['lag', *map(outcomes_lib.describe, lines)], rows)
+
+
+def _cell(values):
+  interval = intervals.bootstrap(values, intervals.mean)
+  return (f'{study_tables.number(np.mean(values))} '
+          f'({study_tables.interval_text(interval)}, {len(values)} seeds)')
+
+
+def differences(lines, sample):
+  """Compares variants at each lag, paired by seed, a `tables.Table`."""
+  rows = []
+  for lag in sorted({lag for lags in lines.values() for lag in lags}):
+    for a, b in study_tables.neighbours(lines):
+      first, second = (choose(lines[variant].get(lag, {}), sample)
+                       for variant in (a, b))
+      pairs = np.array([(first[seed], second[seed]) for seed in first
+                        if seed in second])
+      rows.append([f'{outcomes_lib.describe(a)}, lag {lag}',
+                   outcomes_lib.describe(b),
+                   *study_tables.difference(pairs, intervals.mean)])
+  return study_tables.difference_table('seeds', rows)

@@ -1,0 +1,198 @@
+"""What the runs of a sweep have come to, by variant, sample and seed."""
+
+import collections
+import contextlib
+import json
+import os
+
+import numpy as np
+
+from scalable_agent.results import published
+from scalable_agent.results import runs as runs_lib
+from scalable_agent.suites import scores as suite_scores
+
+# In the directory of each run of a sweep: `variant`, a list of objects of
+# setting to value that go together, and `sample`, such an object.
+FILE = 'sweep.json'
+# Those of the paper's Table D.1. Where a sweep varies one, that makes another
+# sample and not another variant.
+HYPERPARAMETERS = ('entropy_cost', 'learning_rate', 'epsilon')
+# The paper's "best 3".
+BEST = 3
+# "Final" is what ended in this last part of the frames.
+_LAST = .1
+_SUITE_SCORE = 'capped_human_normalized_score'
+
+Outcome = collections.namedtuple(
+    'Outcome', 'logdir level variant sample seed final frames total_frames '
+    'episodes')
+Outcome.__doc__ = """A run of a sweep.
+
+  logdir: Its directory.
+  level: --level_name.
+  variant: What is compared: a tuple of alternatives, each a tuple of pairs of
+    setting and value that go together.
+  sample: The hyperparameters it was tried with, a tuple of such pairs.
+  seed: --seed.
+  final: Its final return, a float; None if no episode ended in the last tenth
+    of its frames.
+  frames, total_frames: Environment frames it has got to, and is to take.
+  episodes: A dict of level to `runs.Episodes`.
+"""
+
+
+def final_return(run):
+  """Returns the mean return of a `runs.Run` at its end.
+
+  That is over the episodes that ended in the last tenth of its frames, or of
+  those that it has got to. Of a suite it is the mean capped human-normalised
+  score, in percent.
+
+  Returns:
+    A float, or None if an episode is missing.
+  """
+  total = run.config.get('total_environment_frames') or run.frames
+  start = (1. - _LAST) * min(run.frames, total)
+  last = {level: episodes.returns[episodes.frames > start]
+          for level, episodes in run.episodes.items()}
+  name = run.config.get('level_name')
+  if published.levels_of_suite(name):
+    return suite_scores.compute(name, last).get(_SUITE_SCORE)
+  returns = np.concatenate([*last.values(), np.zeros([0])])
+  return float(np.mean(returns)) if len(returns) else None
+
+
+def split(variant, sample):
+  """Tells what is compared from what it was tried with.
+
+  Args:
+    variant: A list of dicts of setting to value, see `FILE`.
+    sample: Such a dict.
+
+  Returns:
+    The `variant` and the `sample` of an `Outcome`.
+  """
+  compared, tried = [], []
+  for alternative in variant:
+    if alternative.keys() <= set(HYPERPARAMETERS):
+      tried += alternative.items()
+    else:
+      compared.append(tuple(alternative.items()))
+  found = tuple(compared), (*tried, *sample.items())
+  hash(found)  # What cannot be compared is none of our values.
+  return found
+
+
+def _read_file(logdir):
+  path = os.path.join(logdir, FILE)
+  try:
+    with open(path, 'rb') as f:
+      content = json.loads(f.read().decode())
+    return split(content['variant'], content['sample'])
+  except FileNotFoundError as e:
+    raise ValueError(f'{logdir} is no run of a sweep: it has no {FILE}.') from e
+  except (OSError, ValueError, KeyError, TypeError, AttributeError,
+          RecursionError) as e:
+    raise ValueError(f'{path} cannot be read: {e!r}.') from e
+
+
+def read(logdir):
+  """Reads a run of a sweep.
+
+  Args:
+    logdir: Its directory.
+
+  Returns:
+    An `Outcome`.
+
+  Raises:
+    FileNotFoundError: There is no run in it.
+    ValueError: It is no run of a sweep, or a file in it cannot be read.
+  """
+  run = runs_lib.read(logdir)
+  variant, sample = _read_file(logdir)
+  return Outcome(
+      logdir, run.config.get('level_name'), variant, sample,
+      run.config.get('seed'), final_return(run), run.frames,
+      run.config.get('total_environment_frames'), run.episodes)
+
+
+def read_all(logdir):
+  """Reads the runs of a sweep that have begun, a list of `Outcome`s.
+
+  Args:
+    logdir: The directory of the sweep.
+
+  Raises:
+    OSError: It cannot be read.
+    ValueError: A file of a run cannot be read.
+  """
+  found = []
+  for name in sorted(os.listdir(logdir)):
+    path = os.path.join(logdir, name)
+    if os.path.exists(os.path.join(path, FILE)):
+      with contextlib.suppress(FileNotFoundError):
+        found.append(read(path))
+  return found
+
+
+def by_variant(outcomes):
+  """Sorts the outcomes on one level.
+
+  Args:
+    outcomes: A list of `Outcome`s.
+
+  Returns:
+    A dict of variant to a dict of sample to a dict of seed to `Outcome`,
+    without those that have no final return.
+  """
+  found = {}
+  for outcome in outcomes:
+    samples = found.setdefault(outcome.variant, {})
+    if outcome.final is not None:
+      samples.setdefault(outcome.sample, {})[outcome.seed] = outcome
+  return found
+
+
+def shared_seeds(samples):
+  """Returns the seeds that all samples of a variant have, a set.
+
+  Args:
+    samples: A dict of sample to a dict of seed to `Outcome`.
+  """
+  return set.intersection(*map(set, samples.values())) if samples else set()
+
+
+def score(seeds, chosen):
+  """Returns the mean final return of the chosen seeds, a float; None of none.
+
+  Args:
+    seeds: A dict of seed to `Outcome`.
+    chosen: A set of seeds.
+  """
+  finals = [outcome.final for seed, outcome in seeds.items() if seed in chosen]
+  return float(np.mean(finals)) if finals else None
+
+
+def best_samples(samples, count=BEST):
+  """Returns the samples of the best final returns, the best first.
+
+  They are compared by the seeds that all of them have, so that a second round
+  of the best ones with other seeds does not change which these are.
+
+  Args:
+    samples: A dict of sample to a dict of seed to `Outcome`.
+    count: How many at most.
+  """
+  shared = shared_seeds(samples)
+  if not shared:
+    return []
+  return sorted(samples, key=lambda sample: -score(samples[sample], shared))[
+      :count]
+
+
+def describe(variant):
+  """Returns what a variant is called where the level is known."""
+  pairs = [pair for alternative in variant for pair in alternative]
+  return ', '.join(f'{name}={value}' for name, value in pairs
+                   if name != 'level_name') or 'all runs'

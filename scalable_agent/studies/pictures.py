@@ -1,0 +1,99 @@
+"""Studies as pictures: curves of the best, sorted returns, return against lag.
+"""
+
+import io
+
+from matplotlib import figure as figure_lib
+import numpy as np
+
+from scalable_agent.results import curves
+
+_SIZE = (7, 4.5)
+
+
+def _axis(title, x_label, y_label):
+  figure = figure_lib.Figure(figsize=_SIZE)
+  axis = figure.add_subplot()
+  # A name may have dollars in it, and is no formula.
+  axis.set_title(title, parse_math=False)
+  axis.set_xlabel(x_label)
+  axis.set_ylabel(y_label)
+  axis.grid(alpha=.3)
+  return figure, axis
+
+
+def _to_png(figure, axis):
+  if axis.get_legend_handles_labels()[0]:
+    for text in axis.legend(loc='best', fontsize='small').get_texts():
+      text.set_parse_math(False)
+  figure.tight_layout()
+  png = io.BytesIO()
+  figure.savefig(png, format='png', dpi=100)
+  return png.getvalue()
+
+
+def best_curves(level, by_name):
+  """Draws learning curves, each the mean of a variant's best runs.
+
+  Args:
+    level: The level's name.
+    by_name: A dict of a variant's name to a list of `runs.Episodes`, one of
+      each run.
+
+  Returns:
+    A PNG, bytes.
+  """
+  figure, axis = _axis(level, 'environment frames (millions)',
+                       'return of an episode')
+  for name, episodes in by_name.items():
+    frames, mean, low, high = curves.over_seeds(episodes)
+    line, = axis.plot(frames / 1e6, mean, label=name)
+    axis.fill_between(
+        frames / 1e6, low, high, color=line.get_color(), alpha=.15)
+  return _to_png(figure, axis)
+
+
+def sorted_returns(level, by_name):
+  """Draws final returns from the greatest to the least.
+
+  Args:
+    level: The level's name.
+    by_name: A dict of a variant's name to its final returns, floats in any
+      order.
+
+  Returns:
+    A PNG, bytes.
+  """
+  figure, axis = _axis(level, 'sample, from the best to the worst',
+                       'final return')
+  for name, finals in by_name.items():
+    axis.plot(np.arange(1, len(finals) + 1), sorted(finals, reverse=True),
+              '.-', label=name)
+  return _to_png(figure, axis)
+
+
+def against_lag(title, by_name):
+  """Draws the final return against the policy lag.
+
+  Args:
+    title: What is drawn.
+    by_name: A dict of a variant's name to a list of points: lag, mean, and the
+      interval around it, a pair or None.
+
+  Returns:
+    A PNG, bytes.
+  """
+  figure, axis = _axis(title, 'policy lag (updates)', 'final return')
+  lags = sorted({point[0] for points in by_name.values() for point in points})
+  for i, (name, points) in enumerate(by_name.items()):
+    # Equal distances, for lags go from 0 to hundreds; side by side, so that no
+    # interval covers another.
+    x = [lags.index(lag) + .06 * i for lag, _, _ in points]
+    means = [mean for _, mean, _ in points]
+    intervals = [interval or (mean, mean) for _, mean, interval in points]
+    errors = [[mean - low for mean, (low, _) in zip(means, intervals)],
+              [high - mean for mean, (_, high) in zip(means, intervals)]]
+    axis.errorbar(x, means, np.maximum(errors, 0.), fmt='o-', capsize=3,
+                  label=name)
+  axis.set_xticks(range(len(lags)), [f'{lag}' for lag in lags])
+  return _to_png(figure, axis)

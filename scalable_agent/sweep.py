@@ -1,0 +1,137 @@
+r"""Trains many runs: of a grid, of samples from ranges, of seeds.
+
+    python -m scalable_agent.sweep --logdir=/tmp/lag --parallel=2 --seeds=10 \
+        --vary=policy_lag=0,10,100,300 --level_name=gym:CartPole-v1
+    python -m scalable_agent.sweep --logdir=/tmp/table2 --parallel=2 \
+        --samples=24 --vary=replay_proportion=0,0.5 --level_name=pong
+
+A variant takes one value of each --vary, and one of the --variants. Each
+variant is run with the same samples, drawn from the paper's Table D.1 unless
+--range says otherwise, and each of these with all seeds. Each run has a
+directory of its own below --logdir; output.log there is what the process
+printed. Run the command again, and runs that are done are skipped and the
+others resume. A run that crashes is tried twice more. Flags of
+`scalable_agent.experiment`, also from a --flagfile, are passed on.
+
+`python -m scalable_agent.report --study=best3,stability` compares the variants.
+"""
+
+import os
+import sys
+
+from absl import flags
+
+from scalable_agent import config as config_lib
+from scalable_agent import experiment
+from scalable_agent.process import binary
+from scalable_agent.sweeps import flags as sweep_flags
+from scalable_agent.sweeps import grid
+from scalable_agent.sweeps import program
+from scalable_agent.sweeps import samples as samples_lib
+from scalable_agent.sweeps import slurm
+from scalable_agent.sweeps import trials as trials_lib
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_multi_string(
+    'vary', [], 'Values that a setting takes: name=value,value. Give it once '
+    'for each setting; all combinations are run.')
+flags.DEFINE_multi_string(
+    'variant', [], 'Settings that go together: \'name=value name=value\'. Give '
+    'it once for each alternative.')
+flags.DEFINE_integer(
+    'samples', 0, 'Combinations of hyperparameters to draw. The paper has 24.',
+    lower_bound=0)
+flags.DEFINE_integer(
+    'seeds', 0, 'Seeds of each combination, from --seed on; 0 is one, that is '
+    'not in the name of the run.', lower_bound=0)
+flags.DEFINE_integer(
+    'best', 0, 'Of each variant, runs this many samples alone: those whose '
+    'runs so far have the best final returns. For a second round with other '
+    'seeds. 0 runs all.', lower_bound=0)
+flags.DEFINE_list('only', [], 'Names of runs; the others are left out.')
+sweep_flags.define_ranges()
+sweep_flags.define_parallel()
+sweep_flags.define_slurm()
+
+# How Python finds this program, which runs as `__main__`.
+_PROGRAM = 'scalable_agent.sweep'
+_OWN_FLAGS = ('vary', 'variant', 'samples', 'range', 'sample_seed', 'seeds',
+              'best')
+
+
+def make_trials():
+  """Returns the `grid.Trial`s that the flags ask for, all of them.
+
+  Raises:
+    config_lib.ConfigError: They are none, or cannot be.
+  """
+  factors = [grid.parse_vary(text, experiment.parse) for text in FLAGS.vary]
+  if FLAGS.variant:
+    factors.append(grid.parse_variants(FLAGS.variant, experiment.parse))
+  ranges = samples_lib.parse_all(FLAGS.range, experiment.parse)
+  for name in ('range', 'sample_seed'):
+    if FLAGS[name].present and not FLAGS.samples:
+      raise config_lib.ConfigError(
+          f'--{name} needs --samples, of which there are none.')
+  drawn = [each.name for each in ranges] if FLAGS.samples else []
+  given = [name for name in config_lib.SETTINGS
+           if name in FLAGS and FLAGS[name].present and name != 'seed']
+  grid.check_names(factors, drawn + ['seed'] * bool(FLAGS.seeds), given)
+  if not factors and not FLAGS.samples and not FLAGS.seeds:
+    raise config_lib.ConfigError(
+        'Nothing varies. Give --vary, --variant, --samples or --seeds.')
+  seeds = range(FLAGS.seed, FLAGS.seed + FLAGS.seeds)
+  return grid.combine(
+      factors, samples_lib.draw(ranges, FLAGS.samples, FLAGS.sample_seed),
+      seeds)
+
+
+def _make_runs(trials):
+  """Returns a `ManagedRun` for each `grid.Trial`, or raises ConfigError."""
+  # Of two flags of one name the last wins: that of the trial, as for --seed.
+  arguments = experiment.given_arguments(without=('logdir',))
+  runs = []
+  for trial in trials:
+    logdir = os.path.join(FLAGS.logdir, trial.name)
+    config = experiment.config_of_run(
+        dict(grid.settings_of(trial), logdir=logdir))
+    runs.append(trials_lib.make_run(trial, config, arguments))
+  return runs
+
+
+def _choose(trials):
+  """Returns the trials that --best and --only leave."""
+  if FLAGS.best:
+    trials = trials_lib.choose_best(trials, FLAGS.logdir, FLAGS.best)
+  names = {trial.name for trial in trials}
+  for name in FLAGS.only:
+    if name not in names:
+      raise config_lib.ConfigError(
+          f'--only={name} is no run of this sweep, such as '
+          f'{min(names)} is.')
+  return [trial for trial in trials
+          if not FLAGS.only or trial.name in FLAGS.only]
+
+
+def _slurm_script(names):
+  logdir = os.path.abspath(FLAGS.logdir)
+  command = [sys.executable, '-m', _PROGRAM, f'--logdir={logdir}',
+             *experiment.given_arguments(without=('logdir',)),
+             *sweep_flags.serialize(_OWN_FLAGS)]
+  return slurm.script(names, logdir, FLAGS.slurm_options, command, 'only')
+
+
+def main(argv):
+  """Runs what is not done; ends with one line where it cannot."""
+  try:
+    program.refuse_arguments(argv)
+    runs = _make_runs(_choose(make_trials()))
+    program.finish(runs, 'run', FLAGS.parallel, FLAGS.slurm, _slurm_script)
+  except (config_lib.ConfigError, OSError) as e:
+    sys.exit(f'Error: {e}')
+
+
+if __name__ == '__main__':
+  FLAGS.set_default('logdir', '/tmp/sweep')
+  binary.run(main)

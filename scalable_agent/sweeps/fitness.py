@@ -1,0 +1,60 @@
+"""How good a member of a population is, in percent."""
+
+import collections
+
+import numpy as np
+
+from scalable_agent import suites
+from scalable_agent.config import ConfigError
+from scalable_agent.results import published
+from scalable_agent.suites import scores as suite_scores
+
+_CAP = 100.
+# The paper's fitness, Appendices F and G.
+_SUITE_SCORE = 'capped_human_normalized_score'
+
+
+def make(level_name, score_range):
+  """Returns a function that scores episodes.
+
+  Args:
+    level_name: As in the configuration, a suite or a level.
+    score_range: A pair of the returns that are 0 and 100 percent; None to take
+      those of random actions and of a human.
+
+  Returns:
+    A function of a list of `log_lines.EpisodeLine`s. It returns percent, capped
+    at 100 for each level and averaged over levels; None if the episodes of a
+    level are missing.
+
+  Raises:
+    ConfigError: Nobody knows what a human scores on the level.
+  """
+  if score_range is not None:
+    low, high = score_range
+    return lambda episodes: _mean_capped(
+        episodes, lambda unused_level, mean: 100. * (mean - low) / (high - low))
+  if suites.find(level_name).scores(level_name):
+    return lambda episodes: suite_scores.compute(
+        level_name, _returns(episodes)).get(_SUITE_SCORE)
+  benchmark, name = published.find(level_name)
+  if benchmark is None:
+    raise ConfigError(
+        f'--score_range is needed, since nobody knows what a human scores on '
+        f'{level_name}. Give the returns that are 0 and 100 percent, as in '
+        '--score_range=0,500.')
+  return lambda episodes: _mean_capped(
+      episodes, lambda unused_level, mean: benchmark.normalize(name, mean))
+
+
+def _returns(episodes):
+  returns = collections.defaultdict(list)
+  for episode in episodes:
+    returns[episode.level].append(episode.episode_return)
+  return returns
+
+
+def _mean_capped(episodes, normalize):
+  percents = [min(normalize(level, np.mean(returns)), _CAP)
+              for level, returns in _returns(episodes).items()]
+  return float(np.mean(percents)) if percents else None

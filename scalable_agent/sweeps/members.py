@@ -1,0 +1,201 @@
+"""The members of a population: ordinary runs that stop, evolve, and go on.
+
+A member evolves where its process is about to start, while nobody else works
+on it. What is to be copied is copied first, then the evolution is written to
+the history. So one that is killed in between has not evolved, and does so when
+it is started again. From then on the member starts from the copy, until it has
+a checkpoint of its own that is newer.
+"""
+
+import os
+import shutil
+import time
+
+from scalable_agent.sweeps import evolution
+from scalable_agent.sweeps import run_processes
+from scalable_agent.training import checkpoint_files
+from scalable_agent.training import log_file
+
+# What a donor removes while it is being copied is looked for anew.
+_COPY_ATTEMPTS = 10
+
+
+class Member:
+  """One of a population.
+
+  Attributes:
+    index: Its index.
+    run: Its `run_processes.ManagedRun`.
+  """
+
+  def __init__(self, population, index, logdir, total_frames, make_command):
+    """Initializes the member; starts nothing.
+
+    Args:
+      population: The `Population` it is of.
+      index: Its index there.
+      logdir: Its directory.
+      total_frames: Environment frames it is to take.
+      make_command: A function of a dict of setting to value that returns the
+        command of a process with these settings, a list of strings. It is
+        called before each start.
+    """
+    self.index = index
+    self._population = population
+    self._history = population.history
+    self._logdir = logdir
+    self._copies = os.path.join(logdir, 'warm_start')
+    self._make_command = make_command
+    self._total_frames = total_frames
+    self._started = None
+    self._seen_bytes = 0
+    self.run = run_processes.ManagedRun(
+        os.path.basename(logdir), logdir, total_frames, self._prepare,
+        lambda: self.saved_frames >= total_frames, ends_with_parent=True)
+
+  @property
+  def saved_frames(self):
+    """Environment frames of its newest checkpoint, 0 if there is none."""
+    return checkpoint_files.newest_frames(self._logdir)
+
+  def _copy_directory(self, frames):
+    """The directory of what it copies in the evolution at some frames."""
+    return os.path.join(self._copies, str(frames))
+
+  def _episodes(self, after, until):
+    """Returns its last episodes in a range of frames, as many as count."""
+    return run_processes.last_episodes(
+        self._logdir, self._population.episodes, after, until)
+
+  def score(self):
+    """Returns the score, in percent, of the weights that others would copy.
+
+    None if it has too few episodes since it got them, or no checkpoint of them.
+    """
+    copied_at = self._history.last_copy_frames(self.index)
+    episodes = self._episodes(copied_at, self.saved_frames)
+    if len(episodes) < self._population.episodes:
+      return None
+    return self._population.fitness(episodes)
+
+  def _is_ready(self, frames):
+    """Whether it can evolve, by what it has logged up to a frame."""
+    population = self._population
+    episodes = self._episodes(self._history.last(self.index).frames, frames)
+    return (
+        frames < self._total_frames and
+        evolution.is_ready(frames, len(episodes), population.burn_in_frames,
+                           population.episodes) and
+        population.fitness(episodes) is not None)
+
+  def _has_new_episodes(self):
+    """Whether its log has grown since the last call."""
+    path = os.path.join(self._logdir, log_file.EPISODES)
+    before = self._seen_bytes
+    self._seen_bytes = os.path.getsize(path) if os.path.exists(path) else 0
+    return self._seen_bytes > before
+
+  def leave_if_due(self, somebody_waits):
+    """Ends its process if it can evolve, or if its turn is over.
+
+    Args:
+      somebody_waits: Whether another member has no process for want of room.
+    """
+    if self.run.state != 'running':
+      return
+    ran = time.monotonic() - self._started
+    if somebody_waits and ran >= self._population.turn_seconds:
+      self.run.terminate()
+    elif self._has_new_episodes():
+      newest = run_processes.last_episodes(self._logdir, 1, -1)
+      if newest and self._is_ready(newest[-1].frames):
+        self.run.terminate()
+
+  def _prepare(self):
+    """Evolves if it is time, and returns the command of the next process."""
+    frames = self.saved_frames
+    if self._is_ready(frames):
+      self._evolve(frames)
+    record = self._history.last(self.index)
+    settings = dict(record.parameters)
+    if record.donor_frames is not None and frames <= record.frames:
+      settings['warm_start'] = checkpoint_files.path_of(
+          self._copy_directory(record.frames), record.donor_frames)
+    self._started = time.monotonic()
+    return self._make_command(settings)
+
+  def _evolve(self, frames):
+    history, population = self._history, self._population
+    rng = evolution.generator(
+        population.seed, self.index, len(history.of(self.index)))
+    score = self.score()
+    drawn = evolution.draw_other(self.index, len(population.members), rng)
+    donor = population.members[drawn]
+    drawn_score = donor.score()
+    donor_frames, source = None, self.index
+    if evolution.is_better(score, drawn_score):
+      shutil.rmtree(self._copies, ignore_errors=True)
+      donor_frames = donor.copy_weights(self._copy_directory(frames))
+      source = drawn
+    history.add(evolution.Record(
+        self.index, frames, score, drawn, drawn_score, donor_frames,
+        evolution.perturb(history.last(source).parameters, rng)))
+
+  def copy_weights(self, directory):
+    """Copies its newest checkpoint, while it may be running.
+
+    Args:
+      directory: Where to; it is made.
+
+    Returns:
+      The environment frames of the checkpoint.
+
+    Raises:
+      OSError: It cannot be copied.
+    """
+    os.makedirs(directory)
+    for attempt in range(_COPY_ATTEMPTS):
+      frames = self.saved_frames
+      try:
+        checkpoint_files.copy(
+            checkpoint_files.path_of(self._logdir, frames), directory)
+        return frames
+      except FileNotFoundError:
+        if attempt == _COPY_ATTEMPTS - 1:
+          raise
+
+
+class Population:
+  """All members, and what their evolutions go by.
+
+  Attributes:
+    history: An `evolution.History`.
+    fitness: A function of a list of `log_lines.EpisodeLine`s, see `fitness`.
+    burn_in_frames: Environment frames before which a member does not evolve.
+    episodes: New episodes from one evolution to the next.
+    turn_seconds: How long a member may run while others wait.
+    seed: Random seed of all evolutions, a whole number from 0.
+    members: A list of `Member`s.
+  """
+
+  def __init__(self, history, fitness, burn_in_frames, episodes, turn_seconds,
+               seed):
+    """Initializes a population without members; see the attributes."""
+    self.history = history
+    self.fitness = fitness
+    self.burn_in_frames = burn_in_frames
+    self.episodes = episodes
+    self.turn_seconds = turn_seconds
+    self.seed = seed
+    self.members = []
+
+  def rank(self, run):
+    """Orders members that wait: fewest environment frames first."""
+    return checkpoint_files.newest_frames(run.logdir)
+
+  def on_poll(self):
+    """Ends processes of members that can evolve, or whose turn is over."""
+    somebody_waits = any(
+        member.run.state == 'waiting' for member in self.members)
+    for member in self.members:
+      member.leave_if_due(somebody_waits)

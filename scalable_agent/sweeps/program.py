@@ -1,0 +1,81 @@
+"""What every program does that carries out a list of runs."""
+
+import os
+import sys
+
+from scalable_agent.config import ConfigError
+from scalable_agent.process import signals
+from scalable_agent.sweeps import display
+from scalable_agent.sweeps import run_processes
+from scalable_agent.sweeps import slurm
+
+_MAX_NAMED = 5
+
+
+def refuse_arguments(argv):
+  """Raises ConfigError for arguments that are no flags."""
+  if len(argv) > 1:
+    raise ConfigError(
+        f'Unexpected arguments: {" ".join(argv[1:])}. Flags are given as '
+        '--name=value.')
+
+
+def finish(runs, kind, parallel, slurm_action, slurm_script):
+  """Runs what is not done, here or as a SLURM job array.
+
+  Args:
+    runs: A list of `ManagedRun`s, all below one directory.
+    kind: What a run is called, as in 'game'.
+    parallel: Processes at a time.
+    slurm_action: '' to run here, 'print' or 'submit'.
+    slurm_script: A function of a list of names that returns the job array.
+
+  Raises:
+    SystemExit: As `carry_out`.
+    ConfigError: As `slurm.submit`.
+  """
+  left = [run for run in runs if run.state != 'done']
+  if not left:
+    print(f'All {kind}s are done.')
+  elif slurm_action == 'print':
+    print(slurm_script([run.name for run in left]), end='')
+  elif slurm_action == 'submit':
+    slurm.submit(slurm_script([run.name for run in left]),
+                 os.path.dirname(left[0].logdir))
+  else:
+    carry_out(runs, kind, parallel)
+
+
+def carry_out(runs, kind, parallel, more_columns=(), **hooks):
+  """Runs what is not done, shows it, and ends the process if not all is done.
+
+  Args:
+    runs: A list of `ManagedRun`s.
+    kind: What a run is called, as in 'game'.
+    parallel: Processes at a time.
+    more_columns: See `display.Display`.
+    **hooks: `on_poll` and `rank` of `run_processes.run_all`.
+
+  Raises:
+    SystemExit: A run has failed, or a signal has stopped them all; the message
+      is one line that says so.
+  """
+  more_on_poll = hooks.pop('on_poll', lambda: None)
+  with signals.stop_on_signals() as stop, display.Display(
+      runs, kind, more_columns) as shown:
+
+    def on_poll():
+      more_on_poll()
+      shown.on_poll()
+
+    run_processes.run_all(
+        runs, parallel, stop, shown.on_change, on_poll, **hooks)
+  failed = [run for run in runs if run.state == 'failed']
+  if failed:
+    rest = len(failed) - _MAX_NAMED
+    sys.exit('Error: ' + '; '.join(
+        f'{run.name} crashed {run.crashes} times (see {run.output_path}): '
+        f'{run.last_words()}' for run in failed[:_MAX_NAMED]) + (
+            f'; and {rest} more' if rest > 0 else ''))
+  if stop.is_set():
+    sys.exit('Stopped. The same command goes on from here.')

@@ -1,0 +1,64 @@
+"""Runs as a SLURM job array, with a task for each."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+
+from scalable_agent.config import ConfigError
+
+
+def script(names, logdir, options, command, chooser):
+  """Returns the text of a job array.
+
+  Args:
+    names: A list of names of runs, none of which has a comma.
+    logdir: The directory of all runs, absolute.
+    options: A list of options of sbatch.
+    command: A list of strings, the program that makes the runs.
+    chooser: The name of its flag that chooses runs by name.
+  """
+  return '\n'.join([
+      '#!/bin/bash',
+      f'#SBATCH --job-name={command[2].rpartition(".")[2]}',
+      f'#SBATCH --array=0-{len(names) - 1}',
+      f'#SBATCH --output={logdir}/slurm-%A_%a.out',
+      '# Time to save before the time limit.',
+      '#SBATCH --signal=B:TERM@120',
+      *(f'#SBATCH {option}' for option in options),
+      # The script may be submitted from another shell than this one.
+      *([f'export PYTHONPATH={shlex.quote(python_path())}'] if python_path()
+        else []),
+      f'runs=({" ".join(map(shlex.quote, names))})',
+      f'exec {shlex.join(command)} '
+      f'--{chooser}="${{runs[$SLURM_ARRAY_TASK_ID]}}"',
+      ''])
+
+
+def python_path():
+  """Returns PYTHONPATH with absolute paths, '' if there is none."""
+  return os.pathsep.join(
+      os.path.abspath(path)
+      for path in os.environ.get('PYTHONPATH', '').split(os.pathsep) if path)
+
+
+def submit(text, logdir):
+  """Submits a job array.
+
+  Args:
+    text: Of `script`.
+    logdir: The directory of all runs, made if need be.
+
+  Raises:
+    ConfigError: There is no sbatch.
+    SystemExit: sbatch has refused it, and said why.
+  """
+  if not shutil.which('sbatch'):
+    raise ConfigError(
+        '--slurm=submit needs sbatch, which is not installed here. '
+        '--slurm=print shows what it would be given.')
+  os.makedirs(logdir, exist_ok=True)
+  submitted = subprocess.run(['sbatch'], input=text, text=True, check=False)
+  if submitted.returncode:
+    sys.exit('Error: sbatch refused the job array.')

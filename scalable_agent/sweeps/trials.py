@@ -1,0 +1,122 @@
+"""Makes runs of a sweep's trials, and chooses among them."""
+
+import json
+import os
+import sys
+
+from scalable_agent.config import ConfigError
+from scalable_agent.process import whole_file
+from scalable_agent.studies import outcomes
+from scalable_agent.sweeps import grid
+from scalable_agent.sweeps import run_processes
+from scalable_agent.training import logdir as logdir_lib
+
+EXPERIMENT = 'scalable_agent.experiment'
+
+
+def experiment_command(arguments, settings):
+  """Returns the command of a run, a list of strings.
+
+  Args:
+    arguments: A list of flags that all runs get.
+    settings: A dict of name to value, what this one gets beside them.
+  """
+  return [sys.executable, '-m', EXPERIMENT, *arguments,
+          *(f'--{name}={value}' for name, value in settings.items())]
+
+
+def mark(logdir, variant, sample):
+  """Writes for the report what a run is a trial of, unless it is there."""
+  path = os.path.join(logdir, outcomes.FILE)
+  if not os.path.exists(path):
+    content = dict(variant=variant, sample=sample)
+    whole_file.write(path, (json.dumps(content, indent=2) + '\n').encode())
+
+
+def _check_mark(trial, logdir):
+  """Refuses a directory that another trial has.
+
+  Raises:
+    ConfigError: It is so, or nobody can tell.
+  """
+  path = os.path.join(logdir, outcomes.FILE)
+  if not os.path.exists(path):
+    return
+  try:
+    with open(path, 'rb') as f:
+      found = json.loads(f.read().decode())
+    found = dict(variant=found['variant'], sample=found['sample'])
+  except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
+    raise ConfigError(
+        f'{path} cannot be read ({e!r}). Repair it, or choose another '
+        '--logdir.') from e
+  if found != dict(variant=trial.variant, sample=trial.sample):
+    raise ConfigError(
+        f'{logdir} was begun with other values of what is varied or drawn. '
+        'Choose another --logdir, or the same --vary, --variant, --range and '
+        '--sample_seed.')
+
+
+def make_run(trial, config, arguments):
+  """Makes the run of a trial.
+
+  Args:
+    trial: A `grid.Trial`.
+    config: The `config.Config` of the run.
+    arguments: A list of flags that all runs get.
+
+  Returns:
+    A `ManagedRun`.
+
+  Raises:
+    ConfigError: It cannot work, or its directory is another run's.
+  """
+  if config.task >= 0:
+    raise ConfigError(f'--task={config.task} cannot work: each run of a sweep '
+                      'is one process.')
+  if config.mode not in ('train', 'test'):
+    raise ConfigError(f'--mode={config.mode} cannot work: a sweep trains or '
+                      'tests.')
+  logdir_lib.check(config, {})
+  _check_mark(trial, config.logdir)
+  is_done = (run_processes.is_tested if config.mode == 'test' else
+             run_processes.is_trained)
+  settings = dict(grid.settings_of(trial), logdir=config.logdir)
+
+  def prepare():
+    mark(config.logdir, trial.variant, trial.sample)
+    return experiment_command(arguments, settings)
+
+  return run_processes.ManagedRun(
+      trial.name, config.logdir, config.total_environment_frames, prepare,
+      lambda: is_done(config))
+
+
+def choose_best(trials, logdir, count):
+  """Returns the trials of each variant's samples that are best so far.
+
+  Args:
+    trials: A list of `grid.Trial`s.
+    logdir: The directory of the sweep, whose finished runs decide.
+    count: How many samples of each variant.
+
+  Raises:
+    ConfigError: Too few runs have a final return, or one cannot be read.
+  """
+  try:
+    found = outcomes.by_variant(outcomes.read_all(logdir))
+  except (OSError, ValueError) as e:
+    raise ConfigError(
+        f'--best={count} cannot work: {" ".join(str(e).splitlines())}') from e
+  chosen = []
+  for trial in trials:
+    variant, sample = outcomes.split(trial.variant, trial.sample)
+    best = outcomes.best_samples(found.get(variant, {}), count)
+    if len(best) < count:
+      raise ConfigError(
+          f'--best={count} cannot work: {len(best)} samples of '
+          f'"{outcomes.describe(variant)}" have a final return in {logdir}. '
+          'Run the sweep without --best first.')
+    if sample in best:
+      chosen.append(trial)
+  return chosen

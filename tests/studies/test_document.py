@@ -1,0 +1,195 @@
+"""The report of a sweep: tables, pictures, CSV, errors."""
+
+import csv
+import io
+
+from absl import flags
+from absl.testing import flagsaver
+import numpy as np
+from PIL import Image
+import pytest
+
+from scalable_agent import report
+from scalable_agent.results import document as blocks_lib
+from scalable_agent.results import tables
+from scalable_agent.studies import document
+from scalable_agent.studies import outcomes
+from tests.studies import trial_runs
+
+_CORRECTIONS = ('vtrace', 'none')
+_REPLAY = (0., .5)
+# Of each variant, the final return of each of 24 samples in the first round.
+_LEVEL = {('vtrace', 0.): 100., ('none', 0.): 100.,
+          ('vtrace', .5): 120., ('none', .5): 60.}
+
+
+def _first_return(correction, replay, i):
+  # All variants have the same good and bad samples.
+  return _LEVEL[correction, replay] + 3. * i + (-1) ** i
+
+
+@pytest.fixture(scope='module', name='sweep')
+def _sweep(tmp_path_factory):
+  root = tmp_path_factory.mktemp('sweep')
+  for correction in _CORRECTIONS:
+    for replay in _REPLAY:
+      variant = [{'off_policy_correction': correction},
+                 {'replay_proportion': replay}]
+      for i in range(24):
+        seeds = {1: _first_return(correction, replay, i)}
+        if i >= 21:
+          seeds.update({2: _LEVEL[correction, replay] + i,
+                        3: _LEVEL[correction, replay] - i})
+        for seed, value in seeds.items():
+          trial_runs.write(
+              root, f'{correction}_{replay}_{i}_{seed}', [0.] * 9 + [value],
+              variant, {'learning_rate': i / 100}, seed=seed, total=10_000)
+  return root
+
+
+def _tables(blocks):
+  return [block for block in blocks if isinstance(block, tables.Table)]
+
+
+def _rows(table):
+  return {row[0]: row for row in table.rows}
+
+
+def test_the_best_three_of_each_variant_and_those_again(sweep):
+  best, differences = _tables(
+      document.build(outcomes.read_all(sweep), ['best3']))
+  rows = _rows(best)
+  assert len(rows) == 4
+  for correction in _CORRECTIONS:
+    for replay in _REPLAY:
+      row = rows[f'off_policy_correction={correction}, '
+                 f'replay_proportion={replay}']
+      returns = sorted(_first_return(correction, replay, i) for i in range(24))
+      assert row[1:4] == ['24', f'{returns[-1]:.1f}',
+                          f'{np.mean(returns[-3:]):.1f}']
+      # The mean of the seeds 2 and 3 of the samples 21 to 23 is the level.
+      assert row[5] == ('60' if correction == 'none' and replay else
+                        f'{_LEVEL[correction, replay]:.1f}')
+      low, high = (float(end) for end in row[6].split(' to '))
+      assert low < _LEVEL[correction, replay] < high
+  # Those pairs alone that differ in one thing, the last by 60 in every sample.
+  found = {(row[0], row[1]): row[2:] for row in differences.rows}
+  assert len(found) == 4
+  name = 'off_policy_correction={}, replay_proportion={}'.format
+  assert found[name('none', 0.5), name('vtrace', 0.5)] == [
+      '24', '-60', '-60 to -60', 'lower']
+  assert found[name('none', 0.), name('vtrace', 0.)][-1] == 'cannot be told'
+  assert found[name('vtrace', 0.), name('vtrace', .5)][-1] == 'lower'
+
+
+def test_stability_is_over_all_samples(sweep):
+  table, _ = _tables(
+      document.build(outcomes.read_all(sweep), ['stability']))
+  row = _rows(table)['off_policy_correction=none, replay_proportion=0.5']
+  returns = [_first_return('none', .5, i) for i in range(24)]
+  assert row[1:3] == ['24', f'{np.mean(returns):.3g}']
+  assert row[4:] == [f'{np.median(returns):.3g}', f'{min(returns):.3g}']
+
+
+def test_seeds_are_compared_where_nothing_is_sampled(tmp_path):
+  for seed in range(5):
+    for correction in _CORRECTIONS:
+      trial_runs.write(
+          tmp_path, f'{correction}_{seed}',
+          [seed + 2. * (correction == 'vtrace')],
+          [{'off_policy_correction': correction}], seed=seed)
+  table, differences = _tables(
+      document.build(outcomes.read_all(tmp_path), ['stability']))
+  assert _rows(table)['off_policy_correction=none'][1:3] == ['5', '2']
+  (row,) = differences.rows
+  assert row[2:] == ['5', '-2', '-2 to -2', 'lower']
+
+
+def test_a_run_that_is_missing_is_missing_in_its_pair_alone(sweep):
+  found = [outcome for outcome in outcomes.read_all(sweep)
+           if 'vtrace_0.0_5' not in outcome.logdir]
+  _, differences = _tables(document.build(found, ['stability']))
+  assert sorted(row[2] for row in differences.rows) == ['23', '23', '24', '24']
+
+
+@pytest.fixture(scope='module', name='lagged')
+def _lagged(tmp_path_factory):
+  """At a lag of 100 the second rate is the better one, and vtrace by 5."""
+  root = tmp_path_factory.mktemp('lagged')
+  rng = np.random.default_rng(0)
+  for lag in (0, 100):
+    for rate in (.1, .2):
+      for seed in range(10):
+        noise = rng.normal()
+        for correction in _CORRECTIONS:
+          value = 50. + noise + 10. * (rate == .2) * (lag == 100) + 5. * (
+              correction == 'vtrace' and lag == 100)
+          trial_runs.write(
+              root, f'{lag}_{correction}_{rate}_{seed}', [value],
+              [{'policy_lag': lag}, {'off_policy_correction': correction},
+               {'learning_rate': rate}], seed=seed)
+  return root
+
+
+def test_return_against_lag_with_intervals_over_seeds(lagged):
+  blocks = document.build(outcomes.read_all(lagged), ['lag'])
+  table, differences = _tables(blocks)
+  assert table.header == ['lag', 'off_policy_correction=none',
+                          'off_policy_correction=vtrace']
+  assert [row[0] for row in table.rows] == ['0', '100']
+  mean = float(table.rows[1][2].split()[0])
+  assert abs(mean - 65.) < 1.  # At the better of the two rates.
+  assert table.rows[1][2].endswith('10 seeds)')
+  rows = _rows(differences)
+  assert rows['off_policy_correction=none, lag 100'][2:] == [
+      '10', '-5', '-5 to -5', 'lower']
+  # All hyperparameters at their best, and each by itself.
+  assert sum(isinstance(block, blocks_lib.Picture) for block in blocks) == 3
+
+
+def test_lag_needs_runs_that_have_one(sweep):
+  with pytest.raises(ValueError, match='varies policy_lag'):
+    document.build(outcomes.read_all(sweep), ['lag'])
+
+
+def _main(**values):
+  with flagsaver.flagsaver():
+    report.main(flags.FLAGS(['report'] + [
+        f'--{name}={value}' for name, value in values.items()]))
+
+
+def test_the_binary_writes_text_pictures_and_rows(sweep, tmp_path, capsys):
+  _main(logdirs=f'{sweep}/*', study='best3,stability', report_dir=tmp_path)
+  assert capsys.readouterr().out == f'{tmp_path}/study.md\n'
+  text = (tmp_path / 'study.md').read_text()
+  assert text.startswith('# The variants of a sweep\n')
+  for name in ('best_3', 'stability'):
+    path = f'study/gym_CartPole-v1_{name}.png'
+    assert f']({path})' in text
+    assert np.array(Image.open(tmp_path / path)).std() > 10
+  rows = list(csv.DictReader(io.StringIO(
+      (tmp_path / 'study.csv').read_text())))
+  assert len(rows) == 4 * (24 + 2 * 3)
+  row = {row['run']: row for row in rows}[f'{sweep}/none_0.5_3_1']
+  assert (row['off_policy_correction'], row['replay_proportion'],
+          row['learning_rate'], row['seed'], float(row['final_return'])) == (
+              'none', '0.5', '0.03', '1', _first_return('none', .5, 3))
+
+
+def test_what_is_unfinished_or_silent_is_named(tmp_path):
+  trial_runs.write(tmp_path, 'good', [1.])
+  trial_runs.write(tmp_path, 'silent', [])
+  text = str(document.build(outcomes.read_all(tmp_path), ['best3']))
+  assert f'1 of 2 runs have not all of their frames: {tmp_path}/silent' in text
+  assert f'and are left out: {tmp_path}/silent' in text
+
+
+@pytest.mark.parametrize('study, expected', [
+    ('best4', 'Error: --study=best4 is no study. Expected best3, stability'),
+    ('lag', 'Error: --study=lag needs runs whose sweep varies policy_lag')])
+def test_errors_are_one_line(sweep, tmp_path, study, expected):
+  with pytest.raises(SystemExit) as error:
+    _main(logdirs=f'{sweep}/*', study=study, report_dir=tmp_path / 'new')
+  assert str(error.value).startswith(expected)
+  assert '\n' not in str(error.value)
+  assert not (tmp_path / 'new').exists()

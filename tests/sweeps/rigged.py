@@ -1,0 +1,33 @@
+"""An environment whose returns follow from its seed alone."""
+
+import time
+
+import gymnasium
+import numpy as np
+
+_STEPS = 5
+
+
+class Rigged(gymnasium.Env):
+  """Episodes of 5 steps, each rewarded with the first seed."""
+
+  observation_space = gymnasium.spaces.Box(0., 1., (3,), np.float32)
+  action_space = gymnasium.spaces.Discrete(2)
+  _reward = None
+
+  def reset(self, seed=None, options=None):
+    super().reset(seed=seed)
+    if self._reward is None:
+      self._reward = float(seed)
+    self._step = 0
+    return np.zeros(3, np.float32), {}
+
+  def step(self, action):
+    # Slow enough for a population to notice what is logged.
+    time.sleep(.001)
+    self._step += 1
+    return (np.zeros(3, np.float32), self._reward, self._step == _STEPS, False,
+            {})
+
+
+gymnasium.register('Rigged-v0', Rigged)

@@ -1,0 +1,246 @@
+"""Members of a population as processes: turns, copies, kills."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from scalable_agent.process import signals
+from scalable_agent.studies import lineage
+from scalable_agent.sweeps import evolution
+from scalable_agent.sweeps import members as members_lib
+from scalable_agent.sweeps import run_processes
+from scalable_agent.training import checkpoint_files
+
+pytestmark = pytest.mark.usefixtures('bounded')
+
+_FAKE = str(pathlib.Path(__file__).with_name('fake_run.py'))
+_EPISODES = 5
+_SECONDS = 60.
+
+
+def _make(directory, skills, total=400, secs_per_episode=.005, burn_in=0,
+          turn_seconds=1.):
+  """A population of fake runs, as another process left it or new."""
+  history = evolution.History(os.path.join(directory, 'evolution.jsonl'))
+  if not history.records:
+    history.add(*[
+        evolution.Record(i, 0, None, None, None, None, dict(cost=float(i + 1)))
+        for i in range(len(skills))])
+  population = members_lib.Population(
+      history, lambda episodes: episodes[-1].episode_return, burn_in,
+      _EPISODES, turn_seconds, seed=1)
+  for i, skill in enumerate(skills):
+    logdir = os.path.join(directory, str(i))
+
+    def make_command(settings, logdir=logdir, skill=skill):
+      own = dict(settings, logdir=logdir, skill=skill, total=total,
+                 secs_per_episode=secs_per_episode)
+      return [sys.executable, _FAKE,
+              *(f'--{name}={value}' for name, value in own.items())]
+
+    population.members.append(members_lib.Member(
+        population, i, logdir, total, make_command))
+  return population
+
+
+def _run(population, parallel=2, on_poll=lambda: None):
+  stop = signals.Stop()
+
+  def poll():
+    population.on_poll()
+    on_poll()
+
+  run_processes.run_all(
+      [member.run for member in population.members], parallel, stop,
+      on_poll=poll, rank=population.rank)
+
+
+def _weights(directory, member):
+  logdir = os.path.join(directory, str(member))
+  frames = checkpoint_files.newest_frames(logdir)
+  with open(f'{checkpoint_files.path_of(logdir, frames)}.index') as f:
+    return frames, json.load(f)
+
+
+def _check(directory, size):
+  """What has to hold however often a population was killed."""
+  path = os.path.join(directory, 'evolution.jsonl')
+  records = evolution.History(path).records
+  num_copies = 0
+  for member in range(size):
+    mine = [record for record in records if record.member == member]
+    for before, after in zip(mine, mine[1:]):
+      # The fake's episodes have 10 frames each.
+      assert after.frames - before.frames >= 10 * _EPISODES
+    frames, weights = _weights(directory, member)
+    _, *copied = lineage.ancestry(records, member, frames)
+    assert [(os.path.basename(logdir), at) for logdir, at, _ in
+            weights['copies']] == [(str(part.member), part.start)
+                                   for part in copied]
+    num_copies += len(copied)
+  return records, num_copies
+
+
+@pytest.fixture(name='ready')
+def _ready(tmp_path):
+  """Two members that have their first episodes, the second far better."""
+  population = _make(tmp_path, (1., 50.), total=60)
+  _run(population)
+  assert not [r for r in population.history.records if r.frames]
+  return tmp_path
+
+
+def test_the_weights_and_parameters_of_the_better_are_copied_once(ready):
+  population = _make(ready, (1., 50.), total=90)
+  _run(population)
+  # Once more, from what it saved since: this is not another copy.
+  _run(_make(ready, (1., 50.), total=100))
+  records, _ = _check(ready, 2)
+  (first,) = [record for record in records if record.frames == 60 and
+              record.member == 0]
+  assert (first.score, first.drawn, first.drawn_score) == (1., 1, 50.)
+  assert first.donor_frames >= 60
+  # The donor's cost, or that changed by the factor.
+  donors = [record.parameters['cost'] for record in records
+            if record.member == 1]
+  assert any(first.parameters['cost'] / cost == pytest.approx(factor)
+             for cost in donors for factor in (1., 1.2, 1 / 1.2))
+  assert _weights(ready, 0)[0] == 100  # Its own frames, counted on.
+  assert _weights(ready, 0)[1]['skill'] == 50.
+  (second,) = [record for record in records if record.frames and
+               record.member == 1]
+  assert second.donor_frames is None and second.score == 50.
+
+
+def test_killed_between_copy_and_save_it_copies_once(ready):
+  """The weights that are lost are those of the copy, which is made again."""
+  population = _make(ready, (1., 50.), total=400, secs_per_episode=.05)
+  member = population.members[0]
+  sign = ready / '0' / 'has_warm_started'
+  for _ in range(2):
+    member.run.start()
+    assert member.run.state == 'running'
+    deadline = time.monotonic() + _SECONDS
+    while not sign.exists():
+      assert time.monotonic() < deadline
+      time.sleep(.01)
+    sign.unlink()
+    for process in psutil.Process().children():
+      process.kill()
+    member.run.wait()
+    # Another controller goes on from the files.
+    population = _make(ready, (1., 50.), total=400, secs_per_episode=.05)
+    member = population.members[0]
+  assert len(population.history.of(0)) == 2
+  assert _weights(ready, 0) == (60, dict(skill=1., copies=[]))
+  _run(_make(ready, (1., 50.), total=100), parallel=1)
+  records, num_copies = _check(ready, 2)
+  assert len([r for r in records if r.member == 0]) == 2 and num_copies == 1
+
+
+def test_killed_between_copy_and_record_it_evolves_once(ready, monkeypatch):
+  """What is copied and not recorded has not happened."""
+  def die(*unused_args):
+    raise KeyboardInterrupt
+
+  population = _make(ready, (1., 50.), total=100)
+  with monkeypatch.context() as patch:
+    patch.setattr(evolution.History, 'add', die)
+    with pytest.raises(KeyboardInterrupt):
+      population.members[0].run.start()
+  assert (ready / '0' / 'warm_start').exists()
+  _run(_make(ready, (1., 50.), total=100))
+  records, num_copies = _check(ready, 2)
+  assert len([r for r in records if r.member == 0]) == 2 and num_copies == 1
+
+
+def test_nothing_is_copied_of_weights_that_are_not_saved(ready):
+  """A donor that has itself just copied has old weights in its checkpoint."""
+  population = _make(ready, (1., 50.), total=100)
+  donor = population.members[1]
+  assert donor.score() == 50.
+  population.history.add(
+      evolution.Record(1, 60, 50., 0, 70., 60, dict(cost=1.)))
+  with open(ready / '1' / 'episodes.csv', 'a') as f:
+    f.write('70,level,80,10\n' * _EPISODES)
+  assert donor.score() is None
+  (ready / '1' / 'ckpt-70.index').write_text('{}')
+  assert donor.score() == 80.
+
+
+def test_a_donor_that_removes_its_checkpoint_meanwhile_is_copied(
+    ready, monkeypatch):
+  """Then the one after it is."""
+  logdir = ready / '1'
+  copy = checkpoint_files.copy
+
+  def remove_and_copy(path, directory):
+    monkeypatch.setattr(checkpoint_files, 'copy', copy)
+    (logdir / 'ckpt-80.index').write_text((
+        logdir / 'ckpt-60.index').read_text())
+    (logdir / 'ckpt-60.index').unlink()
+    copy(path, directory)
+
+  monkeypatch.setattr(checkpoint_files, 'copy', remove_and_copy)
+  donor = _make(ready, (1., 50.)).members[1]
+  assert donor.copy_weights(ready / 'copies') == 80
+  assert checkpoint_files.newest_frames(ready / 'copies') == 80
+
+
+def test_before_the_burn_in_nobody_evolves(tmp_path):
+  population = _make(tmp_path, (1., 50.), total=300, burn_in=1000)
+  _run(population)
+  assert len(population.history.records) == 2
+  assert [_weights(tmp_path, i)[0] for i in range(2)] == [300, 300]
+
+
+def test_more_members_than_cores_take_turns(tmp_path):
+  """Nobody is left behind, and no more than --parallel run at a time."""
+  population = _make(tmp_path, (1.,) * 3, total=100, secs_per_episode=.08,
+                     burn_in=10 ** 9, turn_seconds=.4)
+  frames, running = [], []
+
+  def watch():
+    frames.append(sorted(member.saved_frames for member in population.members))
+    running.append(sum(member.run.state == 'running'
+                       for member in population.members))
+
+  _run(population, parallel=1, on_poll=watch)
+  assert max(running) == 1
+  assert any(0 < least and most < 100 for least, _, most in frames)
+  assert [_weights(tmp_path, i)[0] for i in range(3)] == [100] * 3
+  assert [member.run.crashes for member in population.members] == [0] * 3
+
+
+_CONTROLLER = '''
+import sys
+from tests.sweeps import test_members
+test_members._run(test_members._make(
+    sys.argv[1], (1., 20., 40.), total=600, secs_per_episode=.01))
+'''
+
+
+def test_killed_again_and_again_nothing_is_lost_or_done_twice(tmp_path):
+  """The members end with the program, and what they saved is gone on with."""
+  root = pathlib.Path(__file__).resolve().parents[2]
+  for seconds in (1.2, 1.8, 2.4, None):
+    program = subprocess.Popen(
+        [sys.executable, '-c', _CONTROLLER, str(tmp_path)], cwd=root)
+    try:
+      program.wait(seconds)
+    except subprocess.TimeoutExpired:
+      members = psutil.Process(program.pid).children(recursive=True)
+      program.kill()
+      program.wait()
+      # Told by the kernel to save and end.
+      assert psutil.wait_procs(members, timeout=_SECONDS)[1] == []
+  assert program.returncode == 0
+  records, num_copies = _check(tmp_path, 3)
+  assert num_copies and len(records) > 6
+  assert [_weights(tmp_path, i)[0] for i in range(3)] == [600] * 3

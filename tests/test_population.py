@@ -1,0 +1,104 @@
+"""The program that trains a population, with real processes."""
+
+import json
+import os
+import subprocess
+import sys
+
+from absl import flags
+from absl.testing import flagsaver
+import pytest
+
+from scalable_agent import population
+from scalable_agent.process import locks
+from scalable_agent.training import checkpoint_files
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_TIMEOUT_SECONDS = 300.
+_CARTPOLE = ('--level_name=gym:CartPole-v1', '--score_range=0,500')
+
+
+def _main(logdir, *arguments):
+  """Runs the true `main` in this process."""
+  with flagsaver.flagsaver():
+    population.main(flags.FLAGS(
+        ['population', f'--logdir={logdir}', *arguments]))
+
+
+def test_the_worse_takes_over_the_weights_of_the_better(tmp_path):
+  """One evolution each, of runs whose returns are 5 and 10 by their seeds."""
+  subprocess.run(
+      [sys.executable, '-m', 'scalable_agent.population',
+       f'--logdir={tmp_path}', '--population=2', '--parallel=2',
+       '--burn_in_frames=0', '--episodes=300', '--score_range=0,20',
+       '--level_name=gym:tests.sweeps.rigged:Rigged-v0', '--num_actors=1',
+       '--batch_size=1', '--unroll_length=5', '--environment_threads=1',
+       '--total_environment_frames=2800', '--log_interval_secs=0.1'],
+      cwd=_ROOT, stdin=subprocess.DEVNULL, capture_output=True, check=True,
+      timeout=_TIMEOUT_SECONDS)
+  lines = (tmp_path / 'evolution.jsonl').read_text().splitlines()
+  records = [json.loads(line) for line in lines]
+  assert [record['frames'] for record in records[:2]] == [0, 0]
+  (worse,) = [r for r in records if r['member'] == 0 and r['frames']]
+  (better,) = [r for r in records if r['member'] == 1 and r['frames']]
+  assert (worse['score'], better['score']) == (25., 50.)
+  assert (worse['drawn'], better['drawn']) == (1, 0)
+  assert better['donor_frames'] is None
+  # If the better one was ready first, the other has nothing to compare with.
+  if worse['drawn_score'] is not None:
+    output = (tmp_path / '00' / 'output.log').read_text()
+    assert output.count('Weights and slots are those of') == 1
+    assert f'/warm_start/{worse["frames"]}/ckpt-{worse["donor_frames"]}' in (
+        output)
+  for i, record in enumerate((worse, better)):
+    logdir = tmp_path / f'{i:02d}'
+    assert checkpoint_files.newest_frames(logdir) == 2800
+    config = json.loads((logdir / 'config.json').read_text())
+    assert config['learning_rate_schedule'] == 'constant'
+    for name, value in record['parameters'].items():
+      assert config[name] == value
+  assert (tmp_path / 'lineage.png').read_bytes().startswith(b'\x89PNG')
+
+
+@pytest.mark.parametrize('arguments, expected', [
+    (('--population=1',), '--population=1 cannot work: a member evolves by'),
+    (('--warm_start=/x/ckpt-1',), '--warm_start=/x/ckpt-1 cannot work'),
+    (('--mode=test',), '--mode=test cannot work'),
+    (('--task=0',), '--task=0 cannot work'),
+    (('--learning_rate=1',), '--learning_rate is given, and drawn too'),
+    (('--range=epsilon=2:1',), '--range=epsilon=2:1 cannot work: it is empty'),
+    (('--adapt=gradient_norm_cip',), 'There is no setting'),
+    (('--adapt=gradient_norm_clip', '--gradient_norm_clip=0'),
+     '--adapt=gradient_norm_clip cannot work: gradient_norm_clip starts'),
+    (('--adapt=batch_size',), '--adapt=batch_size cannot work'),
+    (('--score_range=5,5',), '--score_range=5,5 cannot work'),
+    (('--score_range=',), '--score_range is needed'),
+    (('--batch_size=0',), '--batch_size=0 cannot work'),
+    (('x',), 'Unexpected arguments: x')])
+def test_errors_are_one_line(tmp_path, arguments, expected):
+  with pytest.raises(SystemExit) as error:
+    _main(tmp_path / 'new', *_CARTPOLE, *arguments)
+  assert str(error.value).startswith(f'Error: {expected}')
+  assert '\n' not in str(error.value)
+  assert not (tmp_path / 'new').exists()
+
+
+def test_a_population_is_trained_by_one_program(tmp_path):
+  lock = locks.acquire(str(tmp_path / 'population.lock'))
+  with pytest.raises(SystemExit, match='is in use'):
+    _main(tmp_path, *_CARTPOLE)
+  os.close(lock)
+
+
+def test_another_population_is_refused(tmp_path, monkeypatch):
+  for module, name in ((population.program, 'carry_out'),
+                       (population.lineage, 'write')):
+    monkeypatch.setattr(module, name, lambda *args, **kwargs: None)
+  _main(tmp_path, *_CARTPOLE, '--population=4')
+  before = (tmp_path / 'evolution.jsonl').read_bytes()
+  _main(tmp_path, *_CARTPOLE, '--population=4')
+  for changed in ('--population=3', '--population=5', '--sample_seed=2',
+                  '--adapt=gradient_norm_clip'):
+    with pytest.raises(SystemExit, match='population of another size, or with'):
+      _main(tmp_path, *_CARTPOLE, '--population=4', changed)
+  assert (tmp_path / 'evolution.jsonl').read_bytes() == before

@@ -1,0 +1,121 @@
+"""The program that trains many runs, with real processes."""
+
+import json
+import os
+import subprocess
+import sys
+
+from absl import flags
+from absl.testing import flagsaver
+import pytest
+
+from scalable_agent import sweep
+from tests.studies import trial_runs
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_TIMEOUT_SECONDS = 300.
+
+
+def _arguments(logdir, *arguments):
+  return ['sweep', f'--logdir={logdir}', '--level_name=gym:CartPole-v1',
+          '--batch_size=4', '--num_actors=4', *arguments]
+
+
+def _main(*arguments):
+  """Runs the true `main` in this process."""
+  with flagsaver.flagsaver():
+    sweep.main(flags.FLAGS(_arguments(*arguments)))
+
+
+def test_variants_are_trained_and_what_is_done_is_left_alone(tmp_path, capsys):
+  arguments = (tmp_path, '--vary=entropy_cost=0.01,0.02', '--parallel=2',
+               '--seed=5', '--total_environment_frames=400')
+  result = subprocess.run(
+      [sys.executable, '-m', 'scalable_agent.sweep',
+       *_arguments(*arguments)[1:]], cwd=_ROOT, stdin=subprocess.DEVNULL,
+      capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True)
+  assert '2 of 2 done' in result.stdout
+  for value in (.01, .02):
+    logdir = tmp_path / f'entropy_cost={value}'
+    config = json.loads((logdir / 'config.json').read_text())
+    assert (config['entropy_cost'], config['seed']) == (value, 5)
+    assert json.loads((logdir / 'sweep.json').read_text()) == dict(
+        variant=[dict(entropy_cost=value)], sample={})
+  _main(*arguments)
+  assert capsys.readouterr().out == 'All runs are done.\n'
+
+
+def _names(capsys, *arguments):
+  """The runs that a job array would have."""
+  _main(*arguments, '--slurm=print')
+  script = capsys.readouterr().out
+  (line,) = [line for line in script.splitlines() if line.startswith('runs=')]
+  return script, line.removeprefix('runs=(').removesuffix(')').split()
+
+
+def test_the_second_round_has_the_best_of_each_variant(tmp_path, capsys):
+  arguments = (tmp_path, '--samples=5', '--vary=policy_lag=0,10',
+               '--total_environment_frames=1000')
+  with flagsaver.flagsaver():
+    flags.FLAGS(_arguments(*arguments))
+    trials = sweep.make_trials()
+  for i, trial in enumerate(trials):
+    # Of lag 0 the last samples are the best, of lag 10 the first.
+    lag = trial.variant[0]['policy_lag']
+    trial_runs.write(tmp_path, trial.name, [float(-i if lag else i)],
+                     trial.variant, trial.sample)
+  _, names = _names(capsys, *arguments, '--best=2', '--seeds=2', '--seed=7')
+  assert sorted(names) == sorted(
+      f'policy_lag={lag}_sample={i:02d}_seed={seed}'
+      for lag, best in ((0, (3, 4)), (10, (0, 1))) for i in best
+      for seed in (7, 8))
+
+
+def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
+  arguments = (tmp_path, '--samples=2', '--variant=policy_lag=3 entropy_cost=1',
+               '--variant=policy_lag=4', '--seeds=2', '--range=epsilon=1,2')
+  script, expected = _names(capsys, *arguments)
+  assert len(expected) == 8
+  program = """bash -c 'printf "%s\\n" "$@"' job"""
+  result = subprocess.run(
+      ['bash'], input=script.replace(sys.executable, program), text=True,
+      capture_output=True, check=True,
+      env=dict(PATH=os.environ['PATH'], SLURM_ARRAY_TASK_ID='3'))
+  printed = result.stdout.splitlines()
+  assert printed[:2] == ['-m', 'scalable_agent.sweep']
+  assert f'--only={expected[3]}' in printed
+  assert '--variant=policy_lag=3 entropy_cost=1' in printed
+  with flagsaver.flagsaver():
+    flags.FLAGS(['sweep', *printed[2:]])
+    assert [trial.name for trial in sweep.make_trials()] == expected
+
+
+@pytest.mark.parametrize('arguments, expected', [
+    ((), 'Nothing varies'),
+    (('--vary=policy_lg=0,1',), 'There is no setting \'policy_lg\''),
+    (('--vary=policy_lag=0,x',), '--policy_lag=x cannot work'),
+    (('--vary=policy_lag=0,-1',), '--policy_lag=-1 cannot work'),
+    (('--vary=policy_lag=',), '--vary=policy_lag= cannot work: it is empty'),
+    (('--samples=2', '--range=epsilon=1:1'), '--range=epsilon=1:1 cannot work'),
+    (('--samples=2', '--epsilon=1'), '--epsilon is given for all runs'),
+    (('--range=epsilon=1:2', '--seeds=2'), '--range needs --samples'),
+    (('--seeds=2', '--vary=seed=1,2'), 'seed is varied twice'),
+    (('--seeds=2', '--only=seed=9'), '--only=seed=9 is no run of this sweep'),
+    (('--seeds=2', '--mode=export'), '--mode=export cannot work'),
+    (('--seeds=2', 'seeds'), 'Unexpected arguments: seeds'),
+    (('--samples=2', '--best=1'), '--best=1 cannot work: '),
+    (('--seeds=2', '--slurm=submit'), '--slurm=submit needs sbatch')])
+def test_errors_are_one_line(tmp_path, monkeypatch, arguments, expected):
+  monkeypatch.setenv('PATH', str(tmp_path))
+  with pytest.raises(SystemExit) as error:
+    _main(tmp_path / 'new', *arguments)
+  assert str(error.value).startswith(f'Error: {expected}')
+  assert '\n' not in str(error.value)
+  assert not (tmp_path / 'new').exists()
+
+
+def test_a_directory_of_other_samples_is_refused(tmp_path):
+  arguments = (tmp_path, '--samples=1', '--total_environment_frames=1000')
+  trial_runs.write(tmp_path, 'sample=00', [1.], [], {'epsilon': 3.})
+  with pytest.raises(SystemExit, match='begun with other values'):
+    _main(*arguments)
