@@ -45,8 +45,9 @@ setuptools.setup(
     ],
     extras_require={
         'gpu': ['tensorflow[and-cuda]'],
-        'test': ['cryptography>=42', 'hypothesis>=6', 'playwright>=1.40',
-                 'pytest>=8', 'safetensors>=0.4'],
+        'test': ['cryptography>=42', 'hypothesis>=6', 'minatar>=1.0.15',
+                 'playwright>=1.40', 'pytest>=8', 'pytest-xdist>=3',
+                 'safetensors>=0.4'],
     },
     classifiers=[
         'Development Status :: 4 - Beta',
@@ -54,5 +55,9 @@ setuptools.setup(
         'License :: OSI Approved :: Apache Software License',
         'Operating System :: POSIX :: Linux',
         'Programming Language :: Python :: 3',
+        'Programming Language :: Python :: 3.10',
+        'Programming Language :: Python :: 3.11',
+        'Programming Language :: Python :: 3.12',
+        'Programming Language :: Python :: 3.13',
         'Topic :: Scientific/Engineering :: Artificial Intelligence',
     ])

@@ -60,9 +60,12 @@ echo "Learners on $hosts, $actors actors, logs in $logs" >&2
 rm -f "$logs"/{learner,actor}-*.log
 for ((i = 0; i < learners; i++)); do start learner $i; done
 for ((i = 0; i < actors; i++)); do start actor $i; done
-tail --retry -n +1 -f "$logs/learner-0.log" 2>/dev/null \
-  > >(grep --line-buffered 'frames/s' >&2) &
-trap "kill $!" EXIT
+# The learner's log without times; `tail` alone is to say nothing of its own.
+tail --retry -n +1 -f "$logs/learner-0.log" \
+  > >(sed -u 's/^[IWE][0-9][^]]*] //' >&2) 2>/dev/null &
+tail_pid=$!
+# Ctrl-C may have ended it.
+trap 'kill "$tail_pid" 2>/dev/null' EXIT
 
 status=0
 learners_left=$learners

@@ -9,10 +9,15 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 install_package
 
 level=pong
+previous=
 for argument in "$@"; do
+  case "$previous" in
+    --level_name | -level_name) level="$argument" ;;
+  esac
   case "$argument" in
     --level_name=* | -level_name=*) level="${argument#*=}" ;;
   esac
+  previous="$argument"
 done
 
 exec "$python" -m scalable_agent.experiment \

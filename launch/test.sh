@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what the tests need and runs them all. Arguments are passed on to
-# pytest: launch/test.sh tests/test_vtrace.py -k lambda
+# Installs what the tests need and runs them all, two files at a time. Arguments
+# are passed on to pytest: launch/test.sh -n 0 tests/test_vtrace.py -k lambda
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 install_package test
 cd "$root"
-exec "$python" -m pytest "${@:-tests}"
+exec "$python" -m pytest --numprocesses=2 --dist=loadfile "${@:-tests}"

@@ -5,10 +5,16 @@ so that unrolls finish when their environment does, not when the slowest does.
 Batched A2C is the same loop with a wait in it, a `batched_a2c.Rendezvous`.
 """
 
+import itertools
+
 import numpy as np
 import tree
 
 from scalable_agent import trajectories
+
+
+# Names the environments of this process, and those that take their places.
+_STREAMS = itertools.count()
 
 
 def finished_episodes(level_names, ids, info, is_last, num_action_repeats):
@@ -67,6 +73,7 @@ class UnrollBuffer:
     self._states = tree.map_structure(np.copy, initial_state)
     self._versions = np.zeros([num_environments], np.int64)
     self._time = np.zeros([num_environments], np.int32)
+    self._streams = [next(_STREAMS) for _ in level_names]
 
   def append(self, ids, env_output, agent_output):
     """Adds one entry each to the unrolls of some environments.
@@ -95,8 +102,10 @@ class UnrollBuffer:
     return unrolls
 
   def drop(self, ids):
-    """Drops the unfinished unrolls of environments, int32 [K]."""
+    """Drops the unfinished unrolls of environments that are gone, int32 [K]."""
     self._time[ids] = 0
+    for i in ids:
+      self._streams[i] = next(_STREAMS)
 
   def begin(self, ids, states, versions):
     """Notes what the unrolls that have one entry start from.
@@ -138,7 +147,8 @@ class UnrollBuffer:
             done=copy(env_outputs.done),
             observation=tuple(map(copy, env_outputs.observation))),
         agent_outputs=trajectories.AgentOutput(*map(copy, agent_outputs)),
-        policy_version=self._versions[i])
+        policy_version=self._versions[i],
+        stream=self._streams[i])
 
 
 class Actor:

@@ -29,12 +29,13 @@ import os
 import sys
 import tempfile
 
-from absl import app
 from absl import flags
+from absl import logging
 
+from scalable_agent.process import binary
 from scalable_agent.process import tensorflow_environment
 
-tensorflow_environment.prepare()
+tensorflow_environment.load()
 
 import tensorflow as tf  # pylint: disable=g-import-not-at-top
 
@@ -144,6 +145,8 @@ def measure(config, seconds):
     whole / ideal; `environment_utilisation`, whole / environments;
     `inference_by_batch`; `bottleneck`, a sentence; and `machine` and `config`.
   """
+  logging.info('Measuring each part of %s on %s alone for %g s',
+               config.architecture, config.level_name, seconds)
   # TensorFlow's threads cannot be changed once it runs, and alone a part may
   # use all cores.
   with concurrent.futures.ProcessPoolExecutor(
@@ -155,6 +158,8 @@ def measure(config, seconds):
   resources = _resources(config, devices)
   figures['ideal'] = ideal_rate(
       {part: figures[part] for part in resources}, resources)
+  logging.info('Measuring %s on %s as a whole for %g s', config.architecture,
+               config.level_name, 2 * seconds)
   figures.update(_whole(config, devices, 2 * seconds))
   figures['efficiency'] = figures['whole'] / figures['ideal']
   figures['environment_utilisation'] = (
@@ -192,12 +197,15 @@ def compare(make_config, levels, seconds):
     config = make_config(dict(level_name=level, architecture='a2c_sync_step'))
     devices = devices_assembly.choose(config)
     impala = dataclasses.replace(config, architecture='impala')
+    logging.info('Measuring the environments of %s alone for %g s', level,
+                 seconds)
     pools = parts.make_pools(impala)
     environments = parts.measure_environments(impala, pools, seconds)
     for pool in pools:
       pool.close()
     results[level] = []
     for name, architecture, dynamic in ARCHITECTURES:
+      logging.info('Measuring %s on %s for %g s', name, level, seconds)
       figures = _whole(
           dataclasses.replace(
               config, architecture=architecture,
@@ -250,8 +258,6 @@ def _counts(flag):
 
 
 def main(_):
-  # Parts run in processes of their own, each of which would say hello.
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
   try:
     if FLAGS.part == 'transport':
       figures = transport.measure_transport(
@@ -272,4 +278,4 @@ def main(_):
 
 
 if __name__ == '__main__':
-  app.run(main)
+  binary.run(main)

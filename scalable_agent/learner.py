@@ -12,8 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from scalable_agent import rmsprop
-from scalable_agent import trajectories
+from scalable_agent import gradients as gradients_lib
 
 
 def create_strategy(devices):
@@ -63,7 +62,6 @@ class Learner:
         weights; 0 for an algorithm without target weights.
       jit_compile: Whether XLA compiles loss and gradients.
     """
-    self._loss_fn = loss_fn
     self._strategy = strategy
     self._learning_rate = learning_rate
     self._frames_per_unroll = frames_per_unroll
@@ -84,8 +82,10 @@ class Learner:
     # AutoGraph, which nothing here needs, takes seconds.
     compile_ = functools.partial(tf.function, autograph=False)
     self._gradients = compile_(
-        self._loss_and_gradients, jit_compile=jit_compile)
+        functools.partial(gradients_lib.loss_and_gradients, loss_fn),
+        jit_compile=jit_compile)
     self._update = compile_(self._replicated_update)
+    self._apply = compile_(self._apply_gradients)
     self._snapshot = compile_(
         lambda: {k: v.read_value() for k, v in self._local_params().items()})
 
@@ -132,7 +132,9 @@ class Learner:
     parts = []
     for i, device in enumerate(devices):
       with tf.device(device):
-        parts.append(_place_rows(batch, slice(i * share, (i + 1) * share)))
+        parts.append(gradients_lib.place(
+            batch, slice(i * share, (i + 1) * share),
+            0 if i else len(batch.kept_versions)))
     if len(parts) == 1:
       return parts[0]
     distribute = self._strategy.experimental_distribute_values_from_function
@@ -156,27 +158,36 @@ class Learner:
       float32 [B], or None.
     """
     learning_rate = self._learning_rate(self.frames)
-    # An array, since TensorFlow keeps every Python number it has converted.
-    values, priorities = self._update(
-        placed_batch, tf.constant(np.array(learning_rate, np.float32)))
+    values, priorities = self._update(placed_batch, _scalar(learning_rate))
     logs = dict(zip(self._log_names, values.numpy().tolist(), strict=True))
-    frames = round(logs.pop('num_new_unrolls')) * self._frames_per_unroll
-    self.num_environment_frames.assign_add(
-        tf.constant(np.array(frames, np.int64)))
-    self.learner_steps.assign_add(1)
+    self._count(round(logs.pop('num_new_unrolls')))
     if self.target_params and self.steps % self._target_update_period == 0:
       for name, target in self.target_params.items():
         target.assign(self.params[name])
     return (dict(logs, learning_rate=learning_rate),
             None if priorities is None else priorities.numpy())
 
-  def _loss_and_gradients(self, params, target_params, batch):
-    with tf.GradientTape() as tape:
-      tape.watch(params)
-      loss, logs, priorities = self._loss_fn(params, target_params, batch)
-    gradients = tape.gradient(
-        loss, params, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    return _densify(gradients), logs, priorities
+  def apply(self, gradient):
+    """Updates the weights by a gradient that was computed elsewhere.
+
+    Args:
+      gradient: The `Gradient` of one unroll.
+
+    Returns:
+      As `step`: a dict of floats to log, and None.
+    """
+    learning_rate = self._learning_rate(self.frames)
+    norm, finite = self._apply(
+        gradient.dense, gradient.touched, _scalar(learning_rate))
+    self._count(1)
+    logs = {name: float(value) for name, value in gradient.logs.items()}
+    return dict(logs, learning_rate=learning_rate, grad_norm=float(norm),
+                skipped=float(not finite)), None
+
+  def _count(self, num_new_unrolls):
+    self.num_environment_frames.assign_add(
+        _scalar(num_new_unrolls * self._frames_per_unroll, np.int64))
+    self.learner_steps.assign_add(1)
 
   def _replicated_update(self, batch, learning_rate):
     log_names = []
@@ -186,7 +197,7 @@ class Learner:
       targets = {k: v.read_value() for k, v in self.target_params.items()}
       (gradients, touched), logs, priorities = self._gradients(
           params, targets or None, batch)
-      logs = dict(logs, num_new_unrolls=tf.reduce_sum(
+      logs = dict(logs, num_new_unrolls=batch.kept_versions + tf.reduce_sum(
           tf.cast(~batch.is_replayed, tf.float32)))
       log_names[:] = [(name, isinstance(value, tuple))
                       for name, value in logs.items()]
@@ -207,18 +218,7 @@ class Learner:
     touched = dict(zip(touched, reduced[len(gradients):]))
     logs = _unpack_logs(log_names, self._local(reduced[-1]))
 
-    norm = tf.linalg.global_norm(
-        [self._local(gradient) for gradient in gradients.values()])
-    finite = tf.math.is_finite(norm)
-    clip = self._gradient_norm_clip
-    scale = clip / tf.maximum(norm, clip) if clip else tf.ones([])
-    for name, rows in touched.items():
-      gradients[name] = _sparsify(
-          self._local(gradients[name]), self._local(rows))
-    # Outside of its scope, the optimizer would update the first replica alone.
-    with strategy.scope():
-      self.optimizer.apply_gradients(
-          zip(gradients.values(), variables), learning_rate, scale, finite)
+    norm, finite = self._apply_gradients(gradients, touched, learning_rate)
     if priorities is not None:
       priorities = tf.concat(
           strategy.experimental_local_results(priorities), axis=0)
@@ -226,50 +226,38 @@ class Learner:
     self._log_names = list(logs)
     return tf.stack(list(logs.values())), priorities
 
+  def _apply_gradients(self, dense, touched, learning_rate):
+    """Updates the weights, unless a gradient is not finite.
 
-def _place_rows(batch, rows):
-  """Returns some unrolls of a `Batch` as tensors on the current device."""
-  along_batch = lambda nest: tree.map_structure(
-      lambda a: tf.constant(a[rows]), nest)
-  along_time = lambda nest: tree.map_structure(
-      lambda a: tf.constant(a[:, rows]), nest)
-  unrolls = batch.unrolls
-  return trajectories.Batch(
-      unrolls=trajectories.ActorOutput(
-          level_name=(),
-          agent_state=along_batch(unrolls.agent_state),
-          env_outputs=along_time(unrolls.env_outputs._replace(info=())),
-          agent_outputs=along_time(unrolls.agent_outputs),
-          policy_version=()),
-      is_replayed=along_batch(batch.is_replayed),
-      weights=along_batch(batch.weights),
-      keys=())
+    Args:
+      dense: A dict of name to gradient, the same at all replicas.
+      touched: See `gradients.densify`.
+      learning_rate: Float32 scalar tensor.
 
-
-def _densify(gradients):
-  """Makes gradients dense, so that one sum over learners takes them all.
-
-  Args:
-    gradients: A dict of name to tensor or `tf.IndexedSlices`. Negative indices
-      stand for no row.
-
-  Returns:
-    A pair of dicts: name to tensor, and for those that had slices, name to
-    float32 [rows], how often each row occurs in them.
-  """
-  dense, touched = dict(gradients), {}
-  for name, gradient in gradients.items():
-    if isinstance(gradient, tf.IndexedSlices):
-      dense[name], touched[name] = rmsprop.sum_rows(
-          gradient, gradient.dense_shape[0])
-  return dense, touched
+    Returns:
+      A pair of the norm over all gradients and whether it is finite.
+    """
+    norm = tf.linalg.global_norm(
+        [self._local(dense[name]) for name in self.params])
+    finite = tf.math.is_finite(norm)
+    clip = self._gradient_norm_clip
+    scale = clip / tf.maximum(norm, clip) if clip else tf.ones([])
+    gradients = dict(dense, **{
+        name: gradients_lib.sparsify(
+            self._local(dense[name]), self._local(rows))
+        for name, rows in touched.items()})
+    # Outside of its scope, the optimizer would update the first replica alone.
+    with self._strategy.scope():
+      self.optimizer.apply_gradients(
+          [(gradients[name], variable)
+           for name, variable in self.params.items()],
+          learning_rate, scale, finite)
+    return norm, finite
 
 
-def _sparsify(dense, touched):
-  """Returns the `tf.IndexedSlices` of the rows that any replica touched."""
-  rows = tf.range(tf.shape(dense)[0])
-  return tf.IndexedSlices(
-      dense, tf.where(touched > 0, rows, -1), tf.shape(dense))
+def _scalar(value, dtype=np.float32):
+  """Returns a tensor; TensorFlow would keep every Python number for ever."""
+  return tf.constant(np.array(value, dtype))
 
 
 def _unpack_logs(names, values):

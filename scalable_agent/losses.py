@@ -4,6 +4,8 @@ Losses are summed over time and batch, never averaged (paper, Table D.1), so
 that the gradient of a batch is the sum of the gradients of its parts.
 """
 
+import math
+
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -50,26 +52,31 @@ def compute_baseline_loss(advantages):
   return .5 * tf.reduce_sum(tf.square(advantages))
 
 
-def compute_entropy_loss(logits):
+def compute_entropy_loss(logits, weights=1.):
   """Minus the entropy of the policy.
 
   Args:
     logits: float32 [T, B, NUM_ACTIONS], un-normalised. A logit of -inf is an
       action that the policy never takes; its gradient is 0.
+    weights: float32, what the entropy of each state is multiplied by, of a
+      shape that can be broadcast to [T, B].
 
   Returns:
     float32 scalar.
   """
-  return -tf.reduce_sum(tfp.distributions.Categorical(logits=logits).entropy())
+  return -tf.reduce_sum(
+      weights * tfp.distributions.Categorical(logits=logits).entropy())
 
 
-def compute_policy_gradient_loss(logits, actions, advantages):
-  """-log pi(a) times the advantage, which is taken as a constant.
+def compute_policy_gradient_loss(logits, actions, advantages, epsilon=0.):
+  """-log(pi(a) + epsilon) times the advantage, which is taken as a constant.
 
   Args:
     logits: float32 [T, B, NUM_ACTIONS], un-normalised.
     actions: int32 [T, B].
     advantages: float32 [T, B].
+    epsilon: Float, by which the gradient of an action that pi hardly ever takes
+      is kept small (paper, section 5.2.2).
 
   Returns:
     float32 scalar.
@@ -81,6 +88,8 @@ def compute_policy_gradient_loss(logits, actions, advantages):
   # Otherwise a T or B of 1 would be broadcast.
   logits.shape[:-1].assert_is_compatible_with(actions.shape)
   log_probs = tfp.distributions.Categorical(logits=logits).log_prob(actions)
+  if epsilon:
+    log_probs = tfp.math.log_add_exp(log_probs, math.log(epsilon))
   return -tf.reduce_sum(log_probs * tf.stop_gradient(advantages))
 
 

@@ -1,6 +1,7 @@
 """Runs the agent's step for actors, with the newest weights."""
 
 import collections
+import copy
 import itertools
 import threading
 
@@ -50,6 +51,18 @@ class Policy:
     with tf.device(self._device):
       weights = {k: tf.identity(v) for k, v in weights.items()}
     self._current = weights, tree.flatten(weights), version
+
+  def fork(self):
+    """Returns another policy, whose `update` leaves this one's weights alone.
+
+    Both share what was traced, and draw different actions.
+    """
+    return copy.copy(self)
+
+  @property
+  def weights(self):
+    """A dict of name to tensor on the policy's device."""
+    return self._current[0]
 
   @property
   def version(self):

@@ -2,26 +2,33 @@ r"""Compares runs with published scores, and draws their learning curves.
 
     python -m scalable_agent.report --logdirs='/tmp/experts/*'
     python -m scalable_agent.report --logdirs=/tmp/pong --png=/tmp/curves.png
+    python -m scalable_agent.report --logdirs='/tmp/sweep/*' --study=best3
 
 The first writes a report into --report_dir: one HTML page with everything in
 it, the same as Markdown, the scores as CSV, and the curves as PNG. The second
-draws the curves alone. Works on unfinished runs, and on any level.
+draws the curves alone. The third compares the variants of a sweep: study.md,
+with its pictures, and study.csv. Works on unfinished runs, and on any level.
 """
 
 import glob
 import os
+import shutil
 import sys
 
-from absl import app
 from absl import flags
 
+from scalable_agent.process import binary
 from scalable_agent.process import file_names
+from scalable_agent.results import agents as agents_lib
 from scalable_agent.results import curves
 from scalable_agent.results import document
 from scalable_agent.results import markdown
 from scalable_agent.results import page
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.results import tables
+from scalable_agent.results import videos
+from scalable_agent.studies import document as study_document
+from scalable_agent.studies import outcomes
 
 FLAGS = flags.FLAGS
 
@@ -35,16 +42,21 @@ flags.DEFINE_string(
 flags.DEFINE_string(
     'png', '', 'Draws the learning curves of all levels into this file, and '
     'writes no report.')
+flags.DEFINE_list(
+    'study', [], 'Compares the variants of a sweep instead, into --report_dir: '
+    'best3, the best 3 samples of each; stability, the sorted final returns; '
+    'lag, the return against --policy_lag.')
 
 
-def find_runs(logdirs):
+def find_runs(logdirs, read=runs_lib.read):
   """Reads the runs that directories or patterns name.
 
   Args:
     logdirs: A list of strings.
+    read: The function that reads a directory.
 
   Returns:
-    A list of `runs.Run`s, each directory once.
+    A list of what `read` returns, each directory once.
 
   Raises:
     OSError: A directory holds no run, or cannot be read.
@@ -53,12 +65,12 @@ def find_runs(logdirs):
   runs = {}
   for pattern in logdirs:
     if not glob.has_magic(pattern):
-      runs.setdefault(os.path.normpath(pattern), runs_lib.read(pattern))
+      runs.setdefault(os.path.normpath(pattern), read(pattern))
       continue
     found = []
     for path in sorted(glob.glob(pattern)):
       try:
-        found.append(runs_lib.read(path))
+        found.append(read(path))
       except (FileNotFoundError, NotADirectoryError):
         pass
     if not found:
@@ -70,13 +82,12 @@ def find_runs(logdirs):
 
 def draw(logdirs, path):
   """Draws the learning curves of all levels into the PNG `path`."""
-  agents = runs_lib.group(find_runs(logdirs))
   panels = {}
-  for section in document.sections(agents):
+  for section in document.sections(agents_lib.group(find_runs(logdirs))):
     for level in section.levels:
-      by_agent = curves.episodes_by_agent(agents, level)
-      if by_agent:
-        panels[level] = by_agent
+      lines = curves.lines(section.agents, level)
+      if lines:
+        panels[level] = lines
   if not panels:
     raise ValueError('No episode has finished in ' + ', '.join(logdirs) + '.')
   with open(path, 'wb') as f:
@@ -85,8 +96,8 @@ def draw(logdirs, path):
 
 def write(logdirs, report_dir):
   """Writes the report, and returns the path of its page."""
-  agents = runs_lib.group(find_runs(logdirs))
-  blocks = document.build(agents)
+  sections = document.sections(agents_lib.group(find_runs(logdirs)))
+  blocks = document.build(sections)
   os.makedirs(os.path.join(report_dir, 'curves'), exist_ok=True)
   paths = {}
   for block in blocks:
@@ -94,16 +105,40 @@ def write(logdirs, report_dir):
       paths[block.level] = f'curves/{file_names.of_level(block.level)}.png'
       with open(os.path.join(report_dir, paths[block.level]), 'wb') as f:
         f.write(block.png)
+    elif isinstance(block, videos.Video):
+      os.makedirs(os.path.join(report_dir, videos.FOLDER), exist_ok=True)
+      shutil.copyfile(block.source, os.path.join(report_dir, block.path))
   texts = {
       'index.html': page.render(blocks),
       'report.md': markdown.render(blocks, paths),
-      'scores.csv': tables.to_csv(document.sections(agents))}
+      'scores.csv': tables.to_csv(sections)}
   for name, text in texts.items():
     # The name of a directory need not be text.
     with open(os.path.join(report_dir, name), 'w', encoding='utf-8',
               errors='backslashreplace') as f:
       f.write(text)
   return os.path.join(report_dir, 'index.html')
+
+
+def write_study(logdirs, names, report_dir):
+  """Writes studies of a sweep, and returns the path of their text."""
+  found = find_runs(logdirs, outcomes.read)
+  blocks = study_document.build(found, names)
+  os.makedirs(os.path.join(report_dir, 'study'), exist_ok=True)
+  paths = {}
+  for block in blocks:
+    if isinstance(block, document.Picture):
+      paths[block.level] = f'study/{file_names.of_level(block.level)}.png'
+      with open(os.path.join(report_dir, paths[block.level]), 'wb') as f:
+        f.write(block.png)
+  texts = {'study.md': markdown.render(
+      blocks, paths, study_document.TITLE, picture_text='{}'),
+           'study.csv': study_document.to_csv(found)}
+  for name, text in texts.items():
+    with open(os.path.join(report_dir, name), 'w', encoding='utf-8',
+              errors='backslashreplace') as f:
+      f.write(text)
+  return os.path.join(report_dir, 'study.md')
 
 
 def main(argv):
@@ -115,7 +150,9 @@ def main(argv):
                        'pattern.')
     if not FLAGS.logdirs:
       raise ValueError('--logdirs names no log directory.')
-    if FLAGS.png:
+    if FLAGS.study:
+      print(write_study(FLAGS.logdirs, FLAGS.study, FLAGS.report_dir))
+    elif FLAGS.png:
       draw(FLAGS.logdirs, FLAGS.png)
       print(FLAGS.png)
     else:
@@ -125,4 +162,4 @@ def main(argv):
 
 
 if __name__ == '__main__':
-  app.run(main)
+  binary.run(main)

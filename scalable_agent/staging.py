@@ -21,6 +21,7 @@ import tree
 
 from scalable_agent import trajectories
 from scalable_agent.process import threads
+from scalable_agent.process import timing
 
 ActorOutput = trajectories.ActorOutput
 
@@ -123,6 +124,56 @@ class TrajectoryQueue:
       self._enough.notify_all()
 
 
+class LagLimit:
+  """A source that drops the unrolls that would be trained on too late."""
+
+  def __init__(self, source, max_lag, version):
+    """Initializes the source.
+
+    Args:
+      source: Where unrolls come from, such as a `TrajectoryQueue`.
+      max_lag: Updates from the beginning of an unroll to its training at the
+        most.
+      version: The update that the learner's weights are from when it trains on
+        the first batch. Each further batch is trained on one update later.
+    """
+    self._source = source
+    self._max_lag = max_lag
+    self._version = version
+    self._num_dropped = 0
+    self._lock = threading.Lock()
+
+  def get(self, count):
+    """Returns a `Batch` of the oldest unrolls that are young enough.
+
+    Args:
+      count: How many, an int.
+
+    Raises:
+      Closed: The source is closed, or was while waiting.
+    """
+    unrolls = []
+    while len(unrolls) < count:
+      taken = self._source.get(count - len(unrolls)).unrolls
+      young = [unroll for unroll in taken
+               if self._version - unroll.policy_version <= self._max_lag]
+      unrolls += young
+      with self._lock:
+        self._num_dropped += len(taken) - len(young)
+    self._version += 1
+    return trajectories.new_batch(unrolls)
+
+  def take_num_dropped(self):
+    """Returns how many unrolls were dropped since the last call."""
+    with self._lock:
+      count, self._num_dropped = self._num_dropped, 0
+    return count
+
+  def close(self):
+    """Closes the source."""
+    self._source.close()
+
+
 def stack_time_major(unrolls):
   """Joins unrolls along the batch.
 
@@ -143,11 +194,13 @@ def stack_time_major(unrolls):
       agent_state=stack(0, [unroll.agent_state for unroll in unrolls]),
       env_outputs=stack(1, [unroll.env_outputs for unroll in unrolls]),
       agent_outputs=stack(1, [unroll.agent_outputs for unroll in unrolls]),
-      policy_version=np.array([unroll.policy_version for unroll in unrolls]))
+      policy_version=np.array([unroll.policy_version for unroll in unrolls]),
+      # Where there is one, the batch has no other unroll.
+      gradient=unrolls[0].gradient)
 
 
-def _stack(batch):
-  """Returns the `Batch` of a source with its unrolls joined."""
+def join(batch):
+  """Returns the `Batch` of a source with its unrolls joined, see above."""
   return batch._replace(unrolls=stack_time_major(batch.unrolls))
 
 
@@ -158,7 +211,7 @@ class StagingArea:
   taken out: more would make the data older, and the learner no faster.
   """
 
-  def __init__(self, source, batch_size, place):
+  def __init__(self, source, batch_size, place, times=None):
     """Starts the thread that stages.
 
     Args:
@@ -166,10 +219,12 @@ class StagingArea:
       batch_size: Unrolls per batch, B.
       place: A function from a `Batch` of NumPy arrays to what `get` is to
         return, such as the same on a device.
+      times: None, or a `timing.StageTimes`.
     """
     self._source = source
     self._batch_size = batch_size
     self._place = place
+    self._times = times or timing.StageTimes()
     self._staged = queue_lib.SimpleQueue()
     self._is_free = threading.Semaphore()
     self._thread = threading.Thread(
@@ -183,12 +238,17 @@ class StagingArea:
       if self._stopped.is_set():
         return
       try:
-        # Nothing here keeps the unrolls alive while the batch waits.
-        self._staged.put(self._place(_stack(
-            self._source.get(self._batch_size))))
+        self._staged.put(self._next())
       except BaseException as e:  # Handed to the thread that calls `get`.
         self._staged.put(e)
         return
+
+  def _next(self):
+    # When this returns, nothing here keeps the unrolls alive.
+    with self._times.stage('staging_wait'):
+      batch = self._source.get(self._batch_size)
+    with self._times.stage('staging_copy'):
+      return self._place(join(batch))
 
   def get(self, timeout=None):
     """Returns the next batch, waiting for it.

@@ -16,9 +16,19 @@ AgentOutput.__doc__ = """What the agent computes from a `StepOutput`.
   baseline: float32 [..., B], the value estimate.
 """
 
+Gradient = collections.namedtuple('Gradient', 'dense touched logs')
+Gradient.__doc__ = """The gradient of an unroll's loss.
+
+  dense: A dict of name to float32 tensor or array like the weight.
+  touched: Of weights whose gradient is sparse, a dict of name to float32
+    [rows], how often each row occurs in it.
+  logs: A dict of name to float32 scalar, to log with the update.
+"""
+
 ActorOutput = collections.namedtuple(
     'ActorOutput',
-    'level_name agent_state env_outputs agent_outputs policy_version')
+    'level_name agent_state env_outputs agent_outputs policy_version gradient '
+    'stream', defaults=((), ()))
 ActorOutput.__doc__ = """An unroll, or B of them.
 
 Entry t of `agent_outputs` led to entry t of `env_outputs`; entry 0 of both
@@ -29,6 +39,9 @@ repeats the last of the unroll before.
   env_outputs: A `StepOutput` of [T+1, ...] arrays; [T+1, B, ...].
   agent_outputs: An `AgentOutput` of [T+1, ...] arrays; [T+1, B, ...].
   policy_version: int64, the update whose weights took the first action; [B].
+  gradient: Empty, but the `Gradient` where the actor computes it (A3C).
+  stream: What the unroll's environment has and no other, which one that takes
+    its place has not either; hashable. Empty where it is not known.
 """
 
 Episode = collections.namedtuple(
@@ -41,7 +54,8 @@ Episode.__doc__ = """A finished episode.
   episode_frames: Int, its length in environment frames.
 """
 
-Batch = collections.namedtuple('Batch', 'unrolls is_replayed weights keys')
+Batch = collections.namedtuple(
+    'Batch', 'unrolls is_replayed weights keys kept_versions', defaults=((),))
 Batch.__doc__ = """What an update trains on.
 
   unrolls: An `ActorOutput` of B unrolls. What a source returns has a list of B
@@ -49,6 +63,9 @@ Batch.__doc__ = """What an update trains on.
   is_replayed: bool [B], whether the unroll was drawn from replay.
   weights: float32 [B], by which an algorithm may weigh the unroll's loss.
   keys: int64 [B], what the source knows the unroll by; -1 if it has no name.
+  kept_versions: int64 [N], the policy versions of N more unrolls, which came
+    from actors for this batch and are kept for replay alone. Their frames count
+    as trained on.
 """
 
 

@@ -18,6 +18,7 @@ from scalable_agent import trajectories
 from scalable_agent.process import threads as threads_lib
 from scalable_agent.process import timing
 from scalable_agent.training import batched_a2c
+from scalable_agent.training import published
 
 # An end to waits that should be short; the machine may be busy.
 _LONG = 30.0
@@ -229,8 +230,14 @@ def test_the_unroll_of_a_replaced_environment_is_dropped():
          unrolls.append)
   assert pool.num_accidents > 10
   num_first = 0
+  last = {}
   for mine in _by_environment(unrolls):
     for unroll in mine:
+      # A stream is an environment until another takes its place.
+      start = unroll.env_outputs.observation[0][0]
+      np.testing.assert_array_equal(last.get(unroll.stream, start), start)
+      assert (unroll.stream in last) == (start[1] > 0)
+      last[unroll.stream] = unroll.env_outputs.observation[0][-1]
       frames = unroll.env_outputs.observation[0][:, 1]
       np.testing.assert_array_equal(frames, frames[0] + np.arange(5))
       if frames[0] == 0:
@@ -440,8 +447,10 @@ def test_batched_a2c_waits_for_the_unroll_of_a_replaced_environment():
 
 
 def test_updates_wake_those_that_wait_for_them():
-  updates = batched_a2c.Updates()
-  updates.reach(5)  # Of a run that was resumed: where acting begins.
+  updates = published.Published()
+  # Of a run that was resumed: where acting begins. With a lag that is set, some
+  # updates bring no newer weights.
+  updates.publish({}, 5)
   passed = queue_lib.Queue()
 
   def wait(count):
@@ -455,10 +464,11 @@ def test_updates_wake_those_that_wait_for_them():
   for thread in threads:
     thread.start()
   assert passed.get(timeout=_LONG) == 0
-  updates.reach(6)
+  updates.publish({}, 5)
   with pytest.raises(queue_lib.Empty):
     passed.get(timeout=.2)
-  updates.reach(7)
+  updates.publish({'w': 1}, 6)
+  assert updates.newest() == ({'w': 1}, 6)
   assert [passed.get(timeout=_LONG) for _ in range(2)] == [2, 2]
   updates.close()
   assert passed.get(timeout=_LONG) == 'closed'

@@ -18,14 +18,17 @@ _LAYERS = (
     # The tables of levels are here since environments know their names.
     {'process', 'atari57', 'dmlab30'},
     {'environments'},
-    {'trajectories', 'vtrace', 'losses', 'rmsprop'},
+    {'trajectories', 'frame_stacks', 'vtrace', 'losses', 'rmsprop', 'adam'},
     {'networks', 'algorithms', 'replay', 'suites',
-     'dynamic_batching', 'staging', 'actor', 'policy', 'learner'},
+     'dynamic_batching', 'staging', 'actor', 'policy', 'gradients', 'learner',
+     'a3c'},
     {'config'},
     {'assembly'},
-    {'remote', 'training', 'jobs', 'evaluation', 'results', 'throughput',
-     'sweeps'},
-    {'experiment', 'benchmark', 'report', 'sweeps.atari57_experts'})
+    {'remote', 'training', 'jobs', 'evaluation', 'results', 'studies',
+     'throughput', 'sweeps'},
+    {'library'},
+    {'experiment', 'benchmark', 'report', 'sweep', 'population',
+     'sweeps.atari57_experts'})
 
 # What takes seconds to load, or is not installed everywhere.
 _HEAVY = ('tensorflow', 'tensorflow_probability', 'tree', 'ale_py', 'gymnasium')
@@ -148,6 +151,11 @@ def test_a_process_imports_in_functions_too(graph):
 
 
 def test_actor_jobs_import_neither_learner_nor_training(graph):
+  # The workers of A3C compute the loss.
+  of_worker = set(map(_folder, _closure(graph, 'jobs.worker')))
+  assert 'algorithms' in of_worker
+  assert not of_worker & {'learner', 'training'}
+  graph = dict(graph, **{'jobs.worker': set()})
   jobs = [module for module in graph if _folder(module) == 'jobs']
   assert {'jobs.actor_job', 'jobs.policy_at_actor',
           'jobs.policy_at_learner', 'jobs.actor_server'} <= set(jobs)
@@ -174,6 +182,10 @@ def test_what_processes_load_is_seen():
 def test_environments_load_nothing_that_is_heavy():
   for module in ('environments', 'environments.worker', 'suites'):
     assert not _loaded(f'scalable_agent.{module}'), module
+
+
+def test_the_library_loads_nothing_that_is_heavy_before_it_is_called():
+  assert not _loaded('scalable_agent.library')
 
 
 def test_actor_jobs_load_no_tensorflow_for_a_policy_at_the_learner():

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -53,13 +55,31 @@ def test_quickstart_passes_arguments_on_after_its_own(tmp_path):
   assert f'--logdir={tmp_path}/gym_CartPole-v1' in lines
 
 
+@pytest.mark.parametrize('arguments, name', [
+    (['--level_name', 'breakout'], 'breakout'),
+    (['-level_name', 'gym:A-v1', '--seed', '2'], 'gym_A-v1'),
+    (['--level_name=qbert', '--level_name', 'breakout'], 'breakout'),
+    (['--seed', '2'], 'pong')])
+def test_quickstart_trains_each_level_in_a_directory_of_its_own(
+    tmp_path, arguments, name):
+  """However the level is given."""
+  venv = _venv(tmp_path)
+  _run('quickstart.sh', VENV=venv, LOGDIR=tmp_path)
+  lines = _run('quickstart.sh', *arguments, VENV=venv,
+               LOGDIR=tmp_path).stdout.splitlines()
+  assert f'--logdir={tmp_path}/{name}' in lines
+  assert lines[-len(arguments):] == arguments
+
+
 def test_test_script_installs_the_test_extra_and_runs_all(tmp_path):
   venv = _venv(tmp_path)
   lines = _run('test.sh', VENV=venv).stdout.splitlines()
   assert f'{_ROOT}[test]' in lines
-  assert lines[-3:] == ['-m', 'pytest', 'tests']
+  pytest_arguments = [
+      '-m', 'pytest', '--numprocesses=2', '--dist=loadfile']
+  assert lines[-5:] == pytest_arguments + ['tests']
   lines = _run('test.sh', '-k', 'a b', VENV=venv).stdout.splitlines()
-  assert lines == ['-m', 'pytest', '-k', 'a b']
+  assert lines == pytest_arguments + ['-k', 'a b']
 
 
 def test_old_or_missing_interpreters_are_refused_in_one_line(tmp_path):
@@ -98,7 +118,8 @@ if [[ "$*" == *job_name=learner* ]]; then {learner}; else {actor}; fi
 """)
   return subprocess.Popen(
       [os.path.join(_ROOT, 'launch', 'local.sh'), *arguments],
-      stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=dict(
+      stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+      start_new_session=True, env=dict(
           os.environ, VENV=str(venv), JOB_LOGS=str(tmp_path / 'logs'),
           **environ))
 
@@ -127,6 +148,30 @@ def test_local_jobs_get_their_flags_and_end_together(tmp_path):
       f'-m scalable_agent.experiment --job_name={job} {shared}'
       for job in ('actor --task=0', 'learner --task=0', 'learner --task=1')]
   assert (tmp_path / 'logs' / 'learner-1.log').read_text() == 'learning\n'
+
+
+def test_local_jobs_show_how_far_they_are(tmp_path):
+  """As the learner logs it, without times, and nothing of what the script does.
+  """
+  log = 'I1123 01:15:23.762660 1407 progress.py:20] 8.32k of 16k (52 %)'
+  process = _start_jobs(
+      tmp_path, f'echo "{log}"; sleep 1; echo Done', 'sleep 1', ACTORS='1',
+      PORT='9000')
+  _, errors = process.communicate(timeout=60)
+  assert errors.splitlines()[1:] == [  # The first is that it installs.
+      f'Learners on localhost:9000, 1 actors, logs in {tmp_path}/logs',
+      '8.32k of 16k (52 %)', 'Done']
+
+
+def test_local_jobs_end_without_complaint_on_ctrl_c(tmp_path):
+  """Which a terminal sends to all that the script has started."""
+  process = _start_jobs(tmp_path, _WAIT_FOR_TERM, _WAIT_FOR_TERM, ACTORS='1')
+  _wait_until(lambda: len(_started(tmp_path)) == 2)
+  time.sleep(.5)  # For the traps of the jobs.
+  os.killpg(process.pid, signal.SIGINT)
+  _, errors = process.communicate(timeout=30)
+  assert process.returncode == 0
+  assert errors.count('\n') == 2, errors
 
 
 def test_local_jobs_stop_on_a_signal(tmp_path):
@@ -213,11 +258,17 @@ def test_experts_are_trained_by_the_program_of_the_checkout(monkeypatch):
     assert environ == dict(os.environ, PYTHONPATH=after)
 
 
+def test_what_scripts_and_reports_write_is_ignored_by_git():
+  with open(os.path.join(_ROOT, '.gitignore')) as f:
+    assert {'/job_logs/', '/report/'} <= set(f.read().splitlines())
+
+
 def test_flagfiles_hold_flags_that_exist():
   """Each flagfile parses, and the published one resolves to the defaults."""
   from absl import flags
   from absl.testing import flagsaver
   from scalable_agent import experiment
+  from scalable_agent import population  # For its flags.
 
   directory = os.path.join(_ROOT, 'launch', 'flags')
 
@@ -233,3 +284,40 @@ def test_flagfiles_hold_flags_that_exist():
           == config('--network=deep'))
   assert (config(f'--flagfile={directory}/atari57.flags')
           == config('--level_name=atari57'))
+  # Without what its members have each for themselves.
+  assert (config(f'--flagfile={directory}/atari57_population.flags')
+          == config('--level_name=atari57',
+                    '--learning_rate_schedule=constant'))
+  with flagsaver.flagsaver():
+    for name, adapted in (('atari57', 4), ('dmlab30', 3)):
+      flags.FLAGS(
+          ['population', f'--flagfile={directory}/{name}_population.flags'])
+      starts = population.start_parameters()
+      assert (len(starts), len(starts[0])) == (24, adapted)
+      flags.FLAGS.unparse_flags()
+
+
+def test_sweeps_hold_flags_and_runs_that_exist(monkeypatch):
+  """Each grid has as many runs as it says, and each of them can be resolved."""
+  from absl import flags
+  from absl.testing import flagsaver
+  from scalable_agent import experiment
+  from scalable_agent import population
+  from scalable_agent import sweep
+  from scalable_agent.sweeps import grid
+
+  monkeypatch.chdir(_ROOT)
+  directory = os.path.join(_ROOT, 'launch', 'sweeps')
+  for name in sorted(os.listdir(directory)):
+    path = os.path.join(directory, name)
+    with open(path) as f:
+      text = f.read()
+    with flagsaver.flagsaver():
+      flags.FLAGS(['program', f'--flagfile={path}'])
+      if 'scalable_agent.population' in text:
+        assert len(population.start_parameters()) == 8
+        continue
+      trials = sweep.make_trials()
+      assert f'{len(trials)} runs' in text, name
+      for trial in trials[:32]:
+        experiment.config_with(grid.settings_of(trial))

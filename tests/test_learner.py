@@ -250,6 +250,16 @@ def test_frames_are_those_of_new_unrolls(strategy):
   assert frames == [80, 140, 160, 160]
 
 
+def test_frames_are_those_of_unrolls_that_are_kept_too(strategy):
+  learner = _make_learner(strategy=strategy)
+  batch = _batch(0)
+  replayed = batch._replace(is_replayed=np.ones([_B], bool))
+  for kept, expected in (((), 0), ((3, 4, 4), 60), ((5,), 80)):
+    learner.step(learner.place(
+        replayed._replace(kept_versions=np.array(kept, np.int64))))
+    assert learner.frames == expected
+
+
 def _linear_loss(params, unused_target_params, batch):
   """Sums over unrolls: their weights and priorities show which arrived."""
   first = batch.unrolls.env_outputs.reward[0]

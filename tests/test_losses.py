@@ -82,6 +82,19 @@ def test_entropy_loss(batch):
       gradient, pi * (np.log(pi) + entropy), rtol=1e-5, atol=1e-6)
 
 
+def test_entropy_loss_with_weights(batch):
+  """Of each state, or of each unroll."""
+  logits, _, _ = batch
+  pi = _softmax(logits)
+  entropies = -(pi * np.log(pi)).sum(axis=-1)
+  rng = np.random.default_rng(2)
+  for shape in (entropies.shape, entropies.shape[1:]):
+    weights = rng.random(shape).astype(np.float32)
+    np.testing.assert_allclose(
+        losses.compute_entropy_loss(logits, weights),
+        -(weights * entropies).sum(), rtol=1e-5)
+
+
 def test_entropy_loss_of_uniform_and_certain_policies():
   """-T B log(number of actions), and 0 without NaN."""
   uniform = losses.compute_entropy_loss(tf.zeros([2, 3, 4]))

@@ -58,6 +58,10 @@ def written(tmp_path_factory):
   for seed in (1, 2):
     make_run(root / f'pong_{seed}', _games('pong', 20, seed), level_name='pong',
              seed=seed, tested={'pong': [18. + seed, 20. + seed]})
+  (root / 'pong_1' / 'metrics.jsonl').write_text(
+      json.dumps(dict(frames=1_800_000, fps=1000.)) + '\n')
+  (root / 'pong_1' / 'videos').mkdir()
+  Image.new('L', (160, 210)).save(root / 'pong_1' / 'videos' / 'pong.gif')
   make_run(root / 'breakout', _games('breakout', 300, num=150),
            level_name='breakout', seed=1)
   make_run(root / 'pole', _games('gym:CartPole-v1', 500), seed=1,
@@ -78,7 +82,7 @@ def test_csv_has_every_level_of_every_agent(written):
   agents = {agent for agent, _ in rows}
   assert len(agents) == 2
   shallow, vector = sorted(agents)
-  assert shallow == 'shallow' and vector.startswith('vector')
+  assert (shallow, vector) == ('shallow', 'vector')
   assert list(rows) == [(shallow, level) for level in atari57.GAMES] + [
       (vector, 'gym:CartPole-v1')]
   pong = rows[shallow, 'pong']
@@ -92,31 +96,37 @@ def test_csv_has_every_level_of_every_agent(written):
   assert (breakout['frames'], breakout['total_frames']) == ('900000', '2000000')
   alien = rows[shallow, 'alien']
   assert (alien['score'], alien['source']) == ('', 'no run')
-  assert rows[vector, 'gym:CartPole-v1']['human'] == ''
+  pole = rows[vector, 'gym:CartPole-v1']
+  assert (pole['suite'], pole['human']) == ('Gymnasium', '')
 
 
 def test_markdown_shows_tables_and_pictures(written):
   text = (written / 'report.md').read_text()
-  assert '| shallow | 2 of 57, incomplete |' in text
+  assert re.search(r'\| shallow \|.* \| 2 of 57, incomplete \|', text)
   assert 'test, 4 episodes, 2 seeds, 2M frames' in text
   assert 'training, 100 episodes, 1 seed, 0.9M frames of 2M, unfinished' in text
-  assert '| IMPALA, deep, experts | 57 of 57 | 191.8 % |' in text
-  pictures = re.findall(r'!\[.*\]\((.*)\)', text)
-  assert pictures == ['curves/breakout.png', 'curves/pong.png',
-                      'curves/gym_CartPole-v1.png']
-  for path in pictures:
+  assert '| IMPALA, deep, experts | 191.8 % | 1,592.5 % | 57 of 57 |' in text
+  *pictures, pole = re.findall(r'!\[.*\]\((.*)\)', text)
+  *pictures, video = pictures
+  assert [*pictures, pole] == [
+      'curves/breakout.png', 'curves/pong.png', 'curves/pong_by_hours.png',
+      'curves/gym_CartPole-v1.png']
+  for path in [*pictures, pole]:
     with Image.open(written / path) as image:
       assert image.format == 'PNG' and min(image.size) > 300
-  assert re.search('No episode has finished on: alien, .*zaxxon', text)
+  with Image.open(written / video) as image:
+    assert image.format == 'GIF'
+  _, _, idle = text.partition('## Atari-57: levels without a run')
+  assert '| alien | 227.8 |' in idle and '| pong |' not in idle
 
 
 @pytest.mark.skipif(
     not (shutil.which('chromium') or shutil.which('google-chrome')),
     reason='No Chromium is installed (Debian: apt install chromium).')
 def test_the_page_in_a_browser(written):
-  """Everything is shown; no script fails, and nothing is asked of a network."""
+  """No script fails, nothing is asked of a network, scores are in sight."""
   sync_api = pytest.importorskip('playwright.sync_api')
-  errors, requests = [], []
+  errors, requests, sights = [], [], {}
   with sync_api.sync_playwright() as playwright:
     browser = playwright.chromium.launch(
         executable_path=(shutil.which('chromium') or
@@ -128,27 +138,42 @@ def test_the_page_in_a_browser(written):
     page.on('request', lambda request: requests.append(request.url))
     url = (written / 'index.html').as_uri()
     page.goto(url)
-    page.locator('img').last.scroll_into_view_if_needed()
+    page.locator('figure img').last.scroll_into_view_if_needed()
     page.wait_for_function(
         'Array.from(document.images).every(i => i.complete)')
     images = page.evaluate('''Array.from(document.images).map(
         i => [i.alt, i.naturalWidth, i.getBoundingClientRect().width])''')
     cells = page.evaluate('''Array.from(document.querySelectorAll('tr')).map(
         row => Array.from(row.cells).map(cell => cell.innerText))''')
+    for width in (1600, 1000, 400):
+      page.set_viewport_size(dict(width=width, height=1000))
+      sights[width] = page.evaluate('''() => {
+          const row = Array.from(document.querySelectorAll('tr')).find(
+              row => row.cells[0].innerText == 'pong');
+          const curves = Array.from(document.querySelectorAll('.curves img'));
+          return [document.documentElement.scrollWidth,
+                  row.cells[0].getBoundingClientRect().left,
+                  row.cells[1].getBoundingClientRect().right,
+                  curves[1].getBoundingClientRect().top -
+                  curves[0].getBoundingClientRect().top]}''')
     browser.close()
   assert errors == []
-  assert [r for r in requests if not r.startswith('data:')] == [url]
+  assert {r for r in requests if not r.startswith('data:')} == {
+      url, (written / 'videos' / '0-1-pong.gif').as_uri()}
   assert [alt for alt, _, _ in images] == [
-      f'Learning curve of {level}'
-      for level in ('breakout', 'pong', 'gym:CartPole-v1')]
-  assert all(natural > 300 and shown > 100 for _, natural, shown in images)
+      *(f'Learning curve of {level}' for level in (
+          'breakout', 'pong', 'pong by hours')), 'pong: shallow, seed 1',
+      'Learning curve of gym:CartPole-v1']
+  assert all(natural >= 160 and shown > 100 for _, natural, shown in images)
+  for width, (whole, left, right, below) in sights.items():
+    # Tables scroll, the page does not.
+    assert whole <= width and 0 <= left < right <= width
+    assert (below == 0) == (width > 400)
   first = {row[0] for row in cells}
   assert set(atari57.GAMES) | {'gym:CartPole-v1'} <= first
   (pong,) = [row for row in cells if row[0] == 'pong']
   assert pong[1].startswith('20.5 ±') and pong[2] == '116.7 %'
-  (alien,) = [row for row in cells if row[0] == 'alien']
-  assert alien[1:4] == ['–', '–', 'no run']
-  assert ['IMPALA, deep, experts', '57 of 57', '191.8 %', '1,592.5 %',
+  assert ['IMPALA, deep, experts', '191.8 %', '1,592.5 %', '57 of 57',
           '191.8 %', '957.6 %'] in cells
 
 
@@ -160,7 +185,8 @@ def test_png_alone(tmp_path, capsys):
   _main(logdirs=','.join(logdirs), png=path, report_dir=tmp_path / 'report')
   assert capsys.readouterr().out == f'{path}\n'
   with Image.open(path) as image:
-    assert image.size == (1200, 400)
+    width, height = image.size
+    assert width > 2.5 * height
   assert sorted(os.listdir(tmp_path)) == ['a', 'b', 'curves.png']
 
 

@@ -13,18 +13,26 @@ def create_agent(config, facts):
       `environments.Pool`.
 
   Returns:
-    A `networks.Agent`.
+    A `networks.Agent` or a `networks.ReactorAgent`.
 
   Raises:
     config_lib.ConfigError: The network cannot be found, or does not fit the
       observations.
   """
+  is_reactor = config.agent == 'reactor'
   network = config.network
   if network == 'auto':
-    is_vector = len(facts.observation_spec[0].shape) == 1
-    network = 'vector' if is_vector else 'shallow'
+    network = networks.choose_torso(tuple(facts.observation_spec[0].shape))
+    if is_reactor and network == 'shallow':
+      network = 'reactor'
+  make, options = networks.Agent, {}
+  if is_reactor:
+    make = networks.ReactorAgent
+    options = {name: getattr(config, name) for name in (
+        'num_atoms', 'v_min', 'v_max', 'policy_uniform')}
   try:
-    return networks.Agent(facts.num_actions, facts.observation_spec, network,
-                          config.use_lstm, config.precision)
+    return make(facts.num_actions, facts.observation_spec, network,
+                config.use_lstm, precision=config.precision,
+                channel_multiplier=config.channel_multiplier, **options)
   except ValueError as e:
     raise config_lib.ConfigError(str(e)) from e

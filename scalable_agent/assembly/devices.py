@@ -7,6 +7,7 @@ from absl import logging
 import tensorflow as tf
 
 from scalable_agent import config as config_lib
+from scalable_agent.process import nvidia
 
 Devices = collections.namedtuple(
     'Devices', 'learner inference jit_compile_learner jit_compile_policy')
@@ -71,12 +72,19 @@ def choose_devices(num_learner_devices, inference_device, xla,
   if inference not in (None, '/cpu:0', *names):
     raise config_lib.ConfigError(
         f'--inference_device={inference_device}, but this machine has '
-        f'{", ".join(name[1:] for name in ["/cpu:0"] + names)}.')
+        f'{", ".join(name[1:] for name in ["/cpu:0"] + names)}.' +
+        (f' {_explain_no_gpu()}' if not gpus and 'gpu' in inference else ''))
+  if not gpus and nvidia.is_expected():
+    logging.warning('%s', _explain_no_gpu())
   learner = (_learner_gpus(names, num_learner_devices, inference) if gpus
              else _learner_cpus(num_learner_devices))
   compiled = lambda device: xla == 'on' or (xla == 'auto' and 'gpu' in device)
   inference = inference or learner[0]
   return Devices(learner, inference, compiled(learner[0]), compiled(inference))
+
+
+def _explain_no_gpu():
+  return f'TensorFlow registers no GPU: {nvidia.explain()}.'
 
 
 def _learner_gpus(names, count, inference):

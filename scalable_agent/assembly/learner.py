@@ -2,10 +2,16 @@
 
 import functools
 
+from scalable_agent import adam
+from scalable_agent import config as config_lib
 from scalable_agent import learner as learner_lib
 from scalable_agent import rmsprop
-from scalable_agent.algorithms import impala
-from scalable_agent.replay import uniform
+from scalable_agent.assembly import loss as loss_assembly
+from scalable_agent.replay import buffer
+from scalable_agent.replay import episode_buffer
+from scalable_agent.replay import prioritized_sequences
+from scalable_agent.replay import replayed_queue
+from scalable_agent.replay import replayer
 
 
 def create_learner(config, agent, devices, strategy=None):
@@ -13,7 +19,7 @@ def create_learner(config, agent, devices, strategy=None):
 
   Args:
     config: A `config.Config`.
-    agent: A `networks.Agent`.
+    agent: Of `agent.create_agent`.
     devices: A `devices.Devices`.
     strategy: None, or the `tf.distribute.Strategy` over several learners.
 
@@ -22,34 +28,67 @@ def create_learner(config, agent, devices, strategy=None):
   """
   return learner_lib.Learner(
       agent,
-      impala.make_loss_fn(agent, impala.LossSettings(
-          discounting=config.discounting,
-          reward_clipping=config.reward_clipping,
-          baseline_cost=config.baseline_cost,
-          entropy_cost=config.entropy_cost,
-          clip_rho_threshold=config.clip_rho_threshold or None,
-          clip_pg_rho_threshold=config.clip_pg_rho_threshold or None,
-          lambda_=config.vtrace_lambda)),
-      rmsprop.RMSProp(config.learning_rate, config.decay, config.momentum,
-                      config.epsilon),
+      loss_assembly.create_loss_fn(config, agent),
+      _create_optimizer(config),
       strategy or learner_lib.create_strategy(devices.learner),
-      learning_rate=functools.partial(
-          learner_lib.annealed_learning_rate, config.learning_rate,
-          config.total_environment_frames),
+      learning_rate=_learning_rate(config),
       seed=config.seed,
       frames_per_unroll=config.frames_per_unroll,
       gradient_norm_clip=config.gradient_norm_clip,
+      target_update_period=(
+          config.target_update_period if config.agent == 'reactor' else 0),
       jit_compile=devices.jit_compile_learner)
 
 
-def create_source(config, queue):
-  """Returns what batches are taken from: a queue, with replay if configured.
+def _create_optimizer(config):
+  if config.agent == 'reactor':
+    return adam.Adam(config.learning_rate, beta_1=config.momentum,
+                     beta_2=config.decay, epsilon=config.epsilon)
+  return rmsprop.RMSProp(config.learning_rate, config.decay, config.momentum,
+                         config.epsilon)
+
+
+def _learning_rate(config):
+  if config.learning_rate_schedule == 'constant':
+    return lambda unused_frames: config.learning_rate
+  return functools.partial(
+      learner_lib.annealed_learning_rate, config.learning_rate,
+      config.total_environment_frames)
+
+
+def create_source(config, source, times, agent, devices):
+  """Returns what batches are taken from, with replay if that is configured.
 
   Args:
     config: A `config.Config`.
-    queue: A `staging.TrajectoryQueue`.
+    source: The source of new unrolls, such as a `staging.TrajectoryQueue`.
+    times: A `timing.StageTimes`.
+    agent: A `networks.Agent`.
+    devices: A `devices.Devices`.
+
+  Raises:
+    config_lib.ConfigError: Replay is too small for what it is to hold.
   """
+  if config.agent == 'reactor':
+    try:
+      return prioritized_sequences.PrioritizedSequences(
+          source, config.replay_steps, config.replay_min_steps,
+          config.unroll_length, config.steps_per_update / config.num_learners,
+          config.replay_uniform, config.seed, times)
+    except ValueError as e:
+      raise config_lib.ConfigError(f'--replay_steps: {e}') from e
   if not config.num_replayed_unrolls:
-    return queue
-  return uniform.UniformReplay(queue, config.replay_capacity,
-                               config.num_replayed_unrolls, config.seed)
+    return source
+  return replayed_queue.ReplayedQueue(
+      source, _create_buffer(config, agent, devices),
+      config.num_replayed_unrolls, config.train_on_new)
+
+
+def _create_buffer(config, agent, devices):
+  if config.replay_state == 'stored':
+    return buffer.Buffer(config.replay_capacity, config.seed)
+  return replayer.Replayer(
+      episode_buffer.EpisodeBuffer(
+          config.replay_capacity, config.unroll_length, config.seed),
+      agent, config.unroll_length, devices.learner[0],
+      devices.jit_compile_learner)

@@ -12,22 +12,27 @@ import tree
 from scalable_agent import actor
 from scalable_agent import config as config_lib
 from scalable_agent import environments
+from scalable_agent import frame_stacks
+from scalable_agent import suites
 from scalable_agent.process import machine_memory
+from scalable_agent.replay import prioritized_sequences
 
 # Of the memory; the rest is for weights, environments and everything else.
 _SHARE_OF_BUFFERS = fractions.Fraction(8, 10)
 _UNITS = ('bytes', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB')
 
-Buffer = collections.namedtuple('Buffer', 'flag per_unit least')
-Buffer.__doc__ = """Where a process keeps unrolls.
+Buffer = collections.namedtuple(
+    'Buffer', 'flag per_unit least is_packed', defaults=(False,))
+Buffer.__doc__ = """Where a process keeps unrolls, or for `replay_steps` steps.
 
   flag: The name of the setting that decides how many.
   per_unit: How many for each unit of that setting, a number.
   least: The least value of the setting that can work.
+  is_packed: Whether it keeps each frame of a stack once.
 """
 
 
-def unroll_bytes(config, agent, facts):
+def unroll_bytes(config, agent, facts, is_packed=False):
   """Returns how much memory an `ActorOutput` takes, in bytes.
 
   Args:
@@ -35,8 +40,36 @@ def unroll_bytes(config, agent, facts):
     agent: A `networks.Agent`.
     facts: Has `num_actions` and `observation_spec`, as an
       `environments.Pool`.
+    is_packed: Whether it is kept as `packed_unrolls.pack` makes it. Then it is
+      one in which no game begins, if the suite's observations are stacks.
   """
-  entry = (
+  entry = _entry(facts)
+  entries, states = tree.flatten(entry), tree.flatten(agent.initial_state(1))
+  num_bytes = (config.unroll_length + 1) * sum(a.nbytes for a in entries)
+  if (is_packed and suites.of(config).has_stacked_frames and
+      config.frame_stack == frame_stacks.STACK):
+    (stack,) = entry[0].observation
+    num_bytes -= (config.unroll_length * stack.nbytes *
+                  (frame_stacks.STACK - 1) // frame_stacks.STACK)
+  return (num_bytes + sum(a.nbytes for a in states) +
+          # Of small arrays, most is what Python keeps of each.
+          len(entries + states) * sys.getsizeof(np.empty([0])))
+
+
+def step_bytes(facts):
+  """Returns what `prioritized_sequences` takes for a step, in bytes.
+
+  Args:
+    facts: As for `unroll_bytes`.
+  """
+  return (sum(a.nbytes for a in tree.flatten(_entry(facts))) +
+          np.dtype(np.int64).itemsize +  # Its policy version.
+          prioritized_sequences.TREE_BYTES_PER_STEP)
+
+
+def _entry(facts):
+  """An entry of an unroll, a nest of arrays [1, ...]."""
+  return (
       environments.StepOutput(
           reward=np.zeros([1], np.float32),
           info=environments.StepOutputInfo(
@@ -45,11 +78,6 @@ def unroll_bytes(config, agent, facts):
           observation=tuple(np.zeros((1, *spec.shape), spec.dtype)
                             for spec in facts.observation_spec)),
       actor.initial_output(1, facts.num_actions))
-  entries, states = tree.flatten(entry), tree.flatten(agent.initial_state(1))
-  return ((config.unroll_length + 1) * sum(a.nbytes for a in entries) +
-          sum(a.nbytes for a in states) +
-          # Of small arrays, most is what Python keeps of each.
-          len(entries + states) * sys.getsizeof(np.empty([0])))
 
 
 def buffers(config):
@@ -67,7 +95,9 @@ def buffers(config):
     return [Buffer('envs_per_actor', 2, 1)] if has_policy else []
   found = []
   if config.num_replayed_unrolls:
-    found.append(Buffer('replay_capacity', 1, 1))
+    found.append(Buffer('replay_capacity', 1, 1, is_packed=True))
+  if config.agent == 'reactor':
+    found.append(Buffer('replay_steps', 1, config.replay_min_steps))
   found += [
       # One batch is trained on, and one is staged.
       Buffer('batch_size', fractions.Fraction(2, config.num_learners), 1),
@@ -80,6 +110,8 @@ def buffers(config):
 def check(config, agent, facts):
   """Refuses buffers that cannot fit into memory; warns if little else could.
 
+  Says how much memory replay will take.
+
   Args:
     config: A `config.Config`.
     agent: A `networks.Agent`.
@@ -90,39 +122,58 @@ def check(config, agent, facts):
   """
   found = buffers(config)
   total_bytes = machine_memory.total_bytes()
-  if not found or total_bytes is None:
+  each = {buffer: step_bytes(facts) if buffer.flag == 'replay_steps' else
+          unroll_bytes(config, agent, facts, buffer.is_packed)
+          for buffer in found}
+  taken = {buffer: getattr(config, buffer.flag) * buffer.per_unit * each[buffer]
+           for buffer in found}
+  for buffer in found:
+    if buffer.flag in ('replay_capacity', 'replay_steps'):
+      logging.info(
+          'Replay will take %s of memory when it is full: --%s=%d %s of %s.',
+          _size(taken[buffer]), buffer.flag, getattr(config, buffer.flag),
+          _noun(buffer), _size(each[buffer]))
+  needed = sum(taken.values())
+  if total_bytes is None or needed <= _SHARE_OF_BUFFERS * total_bytes:
     return
-  each = unroll_bytes(config, agent, facts)
-  unrolls = {buffer: getattr(config, buffer.flag) * buffer.per_unit
-             for buffer in found}
-  needed = each * sum(unrolls.values())
-  if needed <= _SHARE_OF_BUFFERS * total_bytes:
-    return
-  num_fitting = math.floor(_SHARE_OF_BUFFERS * total_bytes / each)
-  largest = max(found, key=unrolls.get)
+  largest = max(found, key=taken.get)
+  room = math.floor(_SHARE_OF_BUFFERS * total_bytes)
+  num_fitting = room // unroll_bytes(config, agent, facts)
   # Where there is no room for one unroll each, no number of them will do.
   flag = largest.flag if num_fitting >= len(found) else 'unroll_length'
   value = getattr(config, flag)
   text = (
-      f'its unrolls of {_size(each)} (--unroll_length={config.unroll_length}) '
-      f'take {_size(each * unrolls[largest])}, those of all buffers '
-      f'{_size(needed)}, and this machine or container has '
-      f'{_size(total_bytes)} of memory. ' +
-      _advice(config, found, largest, unrolls, num_fitting))
+      f'its {_noun(largest)} of {_size(each[largest])} '
+      f'(--unroll_length={config.unroll_length}) take '
+      f'{_size(taken[largest])}, those of all buffers {_size(needed)}, and '
+      f'this machine or container has {_size(total_bytes)} of memory. ' +
+      _advice(config, found, num_fitting, largest,
+              (room - needed + taken[largest]) // (
+                  each[largest] * largest.per_unit)))
   if needed > total_bytes:
     raise config_lib.ConfigError(f'--{flag}={value} cannot work: {text}')
   logging.warning('--%s=%d leaves little memory for the rest: %s', flag, value,
                   text)
 
 
-def _advice(config, found, largest, unrolls, num_fitting):
-  """Says which value would leave enough memory, where there is one."""
+def _noun(buffer):
+  return 'steps' if buffer.flag == 'replay_steps' else 'unrolls'
+
+
+def _advice(config, found, num_fitting, largest, most):
+  """Says which value would leave enough memory, where there is one.
+
+  Args:
+    config: A `config.Config`.
+    found: A list of `Buffer`s.
+    num_fitting: How many unrolls would fit in all, an int.
+    largest: The `Buffer` that takes the most.
+    most: The largest value of its setting with which all would fit, an int.
+  """
   if num_fitting < len(found):
     return f'{num_fitting} unrolls as long as that would fit.'
-  others = sum(unrolls.values()) - unrolls[largest]
-  value = math.floor((num_fitting - others) / largest.per_unit)
-  if value >= largest.least:
-    return f'The largest value that fits is {value}.'
+  if most >= largest.least:
+    return f'The largest value that fits is {most}.'
   flags = ', '.join(
       f'--{buffer.flag}={getattr(config, buffer.flag)}' for buffer in found)
   return (f'{num_fitting} unrolls would fit. Lower --unroll_length, or what '

@@ -11,10 +11,13 @@ TensorFlow nor absl.
 from scalable_agent.config.config import Config
 from scalable_agent.config.config import effective_values
 from scalable_agent.config.config import names
+from scalable_agent.config.config import names_kept
 from scalable_agent.config.config import SETTINGS
+from scalable_agent.config.resolve import refuse_unknown
 from scalable_agent.config.resolve import resolve
 from scalable_agent.config.settings import ACTORS
 from scalable_agent.config.settings import AGENT
 from scalable_agent.config.settings import ConfigError
 from scalable_agent.config.settings import IDENTITY
 from scalable_agent.config.settings import LEARNERS
+from scalable_agent.config.settings import WORKERS

@@ -8,6 +8,7 @@ import math
 
 from scalable_agent import suites
 from scalable_agent.config import settings
+from scalable_agent.config.config import SETTINGS
 
 
 def _require(config, condition, name, expected):
@@ -26,8 +27,11 @@ def check_jobs(config):
   """
   if config.task < 0:
     return
-  _require(config, config.architecture == 'impala', 'architecture',
+  _require(config, not config.is_batched_a2c, 'architecture',
            'batched A2C runs on one machine alone, leave --task at -1')
+  _require(config, config.architecture != 'a3c' or config.num_learners == 1,
+           'learner_hosts', '--architecture=a3c has one learner, to which all '
+           'workers send')
   _require(config, config.learner_hosts, 'learner_hosts',
            'a job needs the host:port of every learner')
   if config.job_name == 'learner':
@@ -41,13 +45,36 @@ def check(config):
   Raises:
     ConfigError: It cannot work.
   """
+  _check_agent(config)
   _check_batch(config)
+  _check_profile(config)
+  _check_replay(config)
   _check_environments(config)
+  _check_lag(config)
   _check_architecture(config)
-  if config.mode == 'train' and not config.is_actor_job:
-    _check_inference(config)
+  if config.mode == 'train':
+    _require(config, config.checkpoint == 'latest', 'checkpoint',
+             'training goes on from the newest, the others are for --mode=test '
+             'and --mode=export')
+    if not config.is_actor_job:
+      _check_inference(config)
   if config.num_learners > 1:
     _check_collectives(config)
+
+
+def _check_agent(config):
+  for name, declared in SETTINGS.items():
+    if declared.agent not in (None, config.agent):
+      _require(config, getattr(config, name) == declared.default, name,
+               f'it is a setting of --agent={declared.agent}, and this is '
+               f'--agent={config.agent}')
+  if config.agent == 'reactor':
+    _require(config, -math.inf < config.v_min < config.v_max < math.inf,
+             'v_min', 'it has to be finite, and less than a finite '
+             f'--v_max={config.v_max}')
+    _require(config, config.replay_min_steps <= config.replay_steps,
+             'replay_min_steps', 'it would never be reached with '
+             f'--replay_steps={config.replay_steps}')
 
 
 def _check_batch(config):
@@ -69,8 +96,34 @@ def _check_batch(config):
            f'batch, that is {replayed:g}: it has to be whole, and not all')
 
 
+def _check_replay(config):
+  _require(config, config.train_on_new or config.num_replayed_unrolls,
+           'train_on_new', 'without --replay_proportion there would be nothing '
+           'to train on')
+  _require(config, config.replay_state == 'stored' or config.use_lstm,
+           'replay_state', 'without an LSTM there are no states, which '
+           '--use_lstm has')
+  _require(config, config.entropy_on_replay or config.train_on_new,
+           'entropy_on_replay', 'with --notrain_on_new there would be no '
+           'entropy loss')
+  _require(config, not config.trust_region_threshold or (
+      config.off_policy_correction, config.q_estimate) == ('vtrace', 'target'),
+           'trust_region_threshold', 'the trust region is that of V-trace, '
+           'leave --off_policy_correction and --q_estimate')
+
+
+def _check_profile(config):
+  if not config.profile_updates or not config.writes_logdir:
+    return
+  updates = math.ceil(config.total_environment_frames / config.frames_per_step)
+  _require(config, config.updates_to_profile[1] <= updates, 'profile_updates',
+           f'the run ends after update {updates} '
+           f'(--total_environment_frames={config.total_environment_frames})')
+
+
 def _check_environments(config):
-  if config.is_actor_job or config.task < 0:
+  # Tests and evaluations lay out pools of their own.
+  if config.mode == 'train' and (config.is_actor_job or config.task < 0):
     _check_pools(config)
   refused = suites.of(config).refuse(config)
   if refused:
@@ -160,9 +213,40 @@ def _check_collectives(config):
            'keeps others away from --collective_hosts')
 
 
+def _check_lag(config):
+  limit = config.max_policy_lag
+  _require(config, not limit or limit >= config.policy_lag, 'max_policy_lag',
+           f'with --policy_lag={config.policy_lag} every unroll would be older')
+
+
 def _check_architecture(config):
-  if config.architecture == 'impala':
-    return
+  if config.architecture == 'a3c':
+    _check_a3c(config)
+  elif config.is_batched_a2c:
+    _check_batched_a2c(config)
+
+
+def _check_a3c(config):
+  a3c = '--architecture=a3c'
+  _require(config, config.batch_size == 1, 'batch_size',
+           f'{a3c} makes an update of every unroll, so it has to be 1')
+  _require(config, not config.replay_proportion, 'replay_proportion',
+           f'{a3c} has the gradients of unrolls, and could not take others')
+  for name in ('policy_lag', 'max_policy_lag'):
+    _require(config, not getattr(config, name), name,
+             f'the lag of {a3c} follows from its number of workers')
+  _require(config, config.inference == 'actor', 'inference',
+           f'the workers of {a3c} have the policy')
+  if config.is_actor_job:
+    _require(config, config.envs_per_actor == 1, 'envs_per_actor',
+             f'an actor job of {a3c} is one worker, with one environment')
+  for name in ('num_pools', 'pool_batch_size'):
+    _require(config, not getattr(config, name), name,
+             f'each worker of {a3c} has a pool of one environment, leave it '
+             'at 0')
+
+
+def _check_batched_a2c(config):
   a2c = f'--architecture={config.architecture}'
   _require(config, not config.replay_proportion, 'replay_proportion',
            f'{a2c} is on policy, which replayed unrolls are not')

@@ -8,15 +8,18 @@ from scalable_agent.config import environments
 from scalable_agent.config import jobs
 from scalable_agent.config import learning
 from scalable_agent.config import machine
+from scalable_agent.config import reactor
 from scalable_agent.config import run
 from scalable_agent.config import settings
+from scalable_agent.config import start
 
 
 # The fields of the last class come first.
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(machine.MachineSettings, jobs.JobSettings,
-             learning.LearningSettings, environments.EnvironmentSettings,
-             run.RunSettings):
+             reactor.ReactorSettings, learning.LearningSettings,
+             environments.EnvironmentSettings, run.RunSettings,
+             start.StartSettings):
   """Everything a run depends on; each setting's help explains its value."""
 
   @property
@@ -26,7 +29,12 @@ class Config(machine.MachineSettings, jobs.JobSettings,
 
   @property
   def frames_per_step(self):
-    """Environment frames in one batch that were not in one before."""
+    """Environment frames that an update trains on for the first time.
+
+    With Reactor, those that are acted for it.
+    """
+    if self.agent == 'reactor':
+      return self.steps_per_update * self.num_action_repeats
     return self.num_new_unrolls * self.num_learners * self.frames_per_unroll
 
   @property
@@ -42,7 +50,19 @@ class Config(machine.MachineSettings, jobs.JobSettings,
   @property
   def makes_environments(self):
     """Whether this job plays; a learner job leaves that to actor jobs."""
-    return self.mode == 'test' or self.task < 0 or self.is_actor_job
+    if self.mode == 'train':
+      return self.task < 0 or self.is_actor_job or self.evaluates
+    return self.mode == 'test'
+
+  @property
+  def evaluates(self):
+    """Whether this job plays whole episodes while it trains."""
+    return self.writes_logdir and self.evaluate_every_frames > 0
+
+  @property
+  def is_batched_a2c(self):
+    """Whether actors and learner wait for each other."""
+    return self.architecture in ('a2c_sync_step', 'a2c_sync_trajectory')
 
   @property
   def leaves_acting_to_others(self):
@@ -72,6 +92,16 @@ class Config(machine.MachineSettings, jobs.JobSettings,
     return self.learner_batch_size - self.num_replayed_unrolls
 
   @property
+  def has_replay(self):
+    """Whether batches are drawn from replay, all or part of them."""
+    return self.agent == 'reactor' or self.num_replayed_unrolls > 0
+
+  @property
+  def updates_to_profile(self):
+    """The updates after which a trace begins and ends, () without one."""
+    return tuple(map(int, filter(None, self.profile_updates.split(':'))))
+
+  @property
   def writes_logdir(self):
     """Whether this job trains, and writes to the log directory."""
     return self.mode == 'train' and not self.is_actor_job and self.task <= 0
@@ -89,10 +119,28 @@ def names(scope):
   """Returns the names of the settings that have a scope, a tuple.
 
   Args:
-    scope: One of `IDENTITY`, `ACTORS`, `LEARNERS` and `AGENT`.
+    scope: One of `IDENTITY`, `ACTORS`, `LEARNERS`, `AGENT` and `WORKERS`.
   """
   return tuple(name for name, declared in SETTINGS.items()
                if scope in declared.scopes)
+
+
+def names_kept(mode):
+  """Returns the settings that a start takes from the run in its log directory.
+
+  Args:
+    mode: As the setting.
+
+  Returns:
+    A tuple of names: whatever is not about a single start. Where a run's
+    weights are only used, its machines and jobs do not matter.
+  """
+  left_out = [start.StartSettings]
+  if mode != 'train':
+    left_out += [machine.MachineSettings, jobs.JobSettings]
+  others = {field.name for cls in left_out for field in dataclasses.fields(cls)}
+  return tuple(name for name, declared in SETTINGS.items()
+               if name not in others and not declared.is_derived)
 
 
 def effective_values(values, scope):
@@ -105,12 +153,15 @@ def effective_values(values, scope):
 
   Returns:
     A dict of name to value, for every one of `names(scope)`. It is None for a
-    setting that made no difference, because one that it needs is 0.
+    setting that made no difference, because one that it needs is 0, or because
+    it is another agent's.
   """
   value_of = lambda name: values.get(name, SETTINGS[name].default)
   effective = {}
   for name in names(scope):
     needs = SETTINGS[name].needs
-    makes_a_difference = needs is None or value_of(needs)
+    makes_a_difference = (
+        (needs is None or value_of(needs)) and
+        SETTINGS[name].agent in (None, value_of('agent')))
     effective[name] = value_of(name) if makes_a_difference else None
   return effective

@@ -28,7 +28,7 @@ class EnvironmentSettings:
       '--batch_size, and no more than 4 times that. atari57: a multiple of 57. '
       'dmlab30: 30.)', settings.NOWHERE, settings.ONE_OR_MORE)
   num_action_repeats: int = setting(
-      4, 'Environment frames per agent step. (gym: 1.)',
+      4, 'Environment frames per agent step. (gym: 1, but gym:ALE/<id>: 4.)',
       _WEIGHTS | settings.ACTORS | settings.AGENT, settings.ONE_OR_MORE)
   width: int = setting(
       96, 'Width of the observation in pixels. (Atari: 84. gym: unused.)',

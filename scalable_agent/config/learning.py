@@ -8,9 +8,12 @@ from scalable_agent.config.settings import setting
 
 _LEARNING = settings.LEARNERS | settings.AGENT
 _NETWORK = settings.IDENTITY | settings.ACTORS | _LEARNING
+_LOSS = settings.WORKERS | _LEARNING
 # The keys of `networks.TORSOS`, which this module cannot import, since that
-# loads TensorFlow. So it is with `losses.REWARD_CLIPPINGS` below.
-TORSOS = ('deep', 'shallow', 'vector')
+# loads TensorFlow. So it is with `losses.REWARD_CLIPPINGS` and the names in
+# `algorithms.corrections` below.
+TORSOS = ('deep', 'shallow', 'small', 'reactor', 'vector')
+_IMPALA = dict(agent='impala')
 _OWN_TORSO = re.compile(r'[^:]+:\w+')
 
 
@@ -18,25 +21,54 @@ _OWN_TORSO = re.compile(r'[^:]+:\w+')
 class LearningSettings:
   """See the module."""
 
+  agent: str = setting(
+      'impala', 'What is trained: impala, an actor-critic on V-trace; or '
+      'reactor (Gruslys et al., 2018), an actor-critic on prioritized replay '
+      'that learns the distribution of every action\'s return.', _NETWORK,
+      choices=('impala', 'reactor'))
   architecture: str = setting(
       'impala', 'How actors and learner take turns (paper, section 5.1): '
       'impala, neither waits for the other; or batched A2C, on policy, where '
       'all environments wait for each other at every step, or at the end of '
       'every unroll, and then for the update. A2C needs --batch_size equal to '
-      '--num_actors.', settings.AGENT,
-      choices=('impala', 'a2c_sync_step', 'a2c_sync_trajectory'))
+      '--num_actors. Or a3c: each environment has a worker, which computes the '
+      'gradient of every unroll with the weights it acted with; --batch_size '
+      'is 1.', settings.ACTORS | settings.AGENT,
+      choices=('impala', 'a2c_sync_step', 'a2c_sync_trajectory', 'a3c'),
+      **_IMPALA)
+  policy_lag: int = setting(
+      0, 'Updates by which the weights that actors get are held back. The lag '
+      'of batched A2C is then exactly this, once so many updates are made; '
+      'impala adds its own. Each update that is held back keeps a copy of the '
+      'weights in memory. A run that resumes begins without lag.', _LEARNING,
+      settings.NOT_NEGATIVE)
+  max_policy_lag: int = setting(
+      0, 'Updates from the beginning of an unroll to its training at the most. '
+      'Unrolls that would be older are dropped, and counted in metrics.jsonl; '
+      'replayed ones may be older. 0 drops none.', _LEARNING,
+      settings.NOT_NEGATIVE, **_IMPALA)
 
   network: str = setting(
-      'deep', 'Torso of the network: deep or shallow (paper, Figure 3); '
-      'vector, which is two linear layers for observations that are no images; '
-      'auto, which is vector or shallow, by the observation; or '
+      'deep', 'Torso of the network: deep or shallow (paper, Figure 3); small, '
+      'which is a convolution and a linear layer for images under 20 x 20 '
+      'pixels, such as MinAtar\'s; reactor (Reactor, Table 3); vector, which '
+      'is two linear layers for observations that are no images; auto, which '
+      'is vector, small or shallow (Reactor: reactor), by the observation; or '
       'package.module:Name for a class of your own. (Atari: shallow; atari57: '
-      'deep. gym: auto.)', _NETWORK,
+      'deep. gym, Reactor: auto.)', _NETWORK,
       settings.Check(
           lambda value: (
               value in (*TORSOS, 'auto') or _OWN_TORSO.fullmatch(value)),
           f'it has to be {", ".join(TORSOS)}, auto or, for a class of your '
           'own, package.module:Name'))
+  channel_multiplier: int = setting(
+      1, 'What the channels of the convolutions of deep, shallow and small are '
+      'multiplied by. (LASER on Atari: 4, with deep.)', _NETWORK,
+      settings.ONE_OR_MORE)
+  frame_stack: int = setting(
+      4, 'Frames of Atari that the network sees at a time: the newest and '
+      'those before it, 1 or 4. (Reactor: 1.)', _NETWORK, settings.Check(
+          lambda value: value in (1, 4), 'it has to be 1 or 4'))
   use_lstm: bool = setting(
       True, 'Whether the network has an LSTM core. (Atari, gym: no.)', _NETWORK)
   precision: str = setting(
@@ -54,47 +86,89 @@ class LearningSettings:
       0., 'Proportion of every batch that is drawn from unrolls trained on '
       'before (paper, section 5.2.2: 0.5). Frames and policy lag are counted '
       'without them.', _LEARNING, settings.Check(
-          lambda value: 0 <= value < 1, 'it has to be in [0, 1)'))
+          lambda value: 0 <= value < 1, 'it has to be in [0, 1)'), **_IMPALA)
   replay_capacity: int = setting(
       10_000, 'Unrolls that each learner keeps for replay, in memory: an '
-      'unroll of 20 steps of Atari is 0.6 MB, one of 100 of DeepMind Lab '
+      'unroll of 20 steps of Atari is 0.17 MB, one of 100 of DeepMind Lab '
       '2.1 MB. More than the machine has memory for is refused.', _LEARNING,
-      settings.ONE_OR_MORE, needs='replay_proportion')
+      settings.ONE_OR_MORE, needs='replay_proportion', **_IMPALA)
+  replay_state: str = setting(
+      'stored', 'Which LSTM states replayed unrolls start from: stored, those '
+      'that they were acted with; or recomputed, of the newest weights, for '
+      'which whole episodes are replayed (LASER).', _LEARNING,
+      choices=('stored', 'recomputed'), needs='replay_proportion', **_IMPALA)
+  train_on_new: bool = setting(
+      True, 'Whether new unrolls are in the batch. If not, all of it is '
+      'replayed, which learns badly (LASER, Figure 2).', _LEARNING,
+      needs='replay_proportion', **_IMPALA)
+  entropy_on_replay: bool = setting(
+      True, 'Whether the entropy loss is computed on replayed unrolls too. '
+      '(LASER: no.)', _LEARNING, needs='replay_proportion', **_IMPALA)
   total_environment_frames: int = setting(
       int(1e9),
-      'Environment frames to train for; the learning rate is 0 at the end. '
+      'Environment frames to train for; a linear learning rate is 0 at the '
+      'end. '
       '(Atari: 200 million, and as many for each game of atari57. gym: 10 '
       'million.)', _LEARNING, settings.ONE_OR_MORE)
 
+  warm_start: str = setting(
+      '', 'Path of a checkpoint, such as /tmp/agent/ckpt-4000000, whose '
+      'weights and optimizer slots take the place of the run\'s own. Frames '
+      'and updates stay the run\'s own. It is taken once: a run that has '
+      'saved since goes on from its own checkpoint.', settings.AGENT)
+
   entropy_cost: float = setting(
-      .00025, 'Multiplier of the entropy loss. (Atari, gym: 0.01.)', _LEARNING,
+      .00025, 'Multiplier of the entropy loss. (Atari, gym: 0.01.)', _LOSS,
       settings.FINITE_NOT_NEGATIVE)
   baseline_cost: float = setting(
-      .5, 'Multiplier of the baseline loss.', _LEARNING,
-      settings.FINITE_NOT_NEGATIVE)
+      .5, 'Multiplier of the baseline loss.', _LOSS,
+      settings.FINITE_NOT_NEGATIVE, **_IMPALA)
   discounting: float = setting(
-      .99, 'Discount factor per agent step.', _LEARNING, settings.FRACTION)
+      .99, 'Discount factor per agent step.', _LOSS, settings.FRACTION)
   reward_clipping: str = setting(
       'abs_one', 'How the learner clips rewards. Logged returns are never '
       'clipped. (gym: none. dmlab30 and each of its levels: soft_asymmetric.)',
-      _LEARNING, choices=('abs_one', 'soft_asymmetric', 'none'))
+      _LOSS, choices=('abs_one', 'soft_asymmetric', 'none'))
+  off_policy_correction: str = setting(
+      'vtrace', 'What makes up for data of older policies (paper, section '
+      '5.2.2): vtrace; one_step, importance weights of the policy gradient '
+      'alone; epsilon, 1e-6 added to probabilities in the policy gradient; or '
+      'none.', _LOSS, choices=('vtrace', 'one_step', 'epsilon', 'none'),
+      **_IMPALA)
+  q_estimate: str = setting(
+      'target', 'What the policy gradient takes for the value of the next '
+      'state (paper, Appendix E.3): target, the baseline\'s target there; or '
+      'baseline, the baseline itself.', _LOSS, choices=('target', 'baseline'),
+      **_IMPALA)
   clip_rho_threshold: float = setting(
-      1., 'rho_bar of V-trace; 0 does not truncate.', _LEARNING,
-      settings.NOT_NEGATIVE)
+      1., 'rho_bar of V-trace; 0 does not truncate.', _LOSS,
+      settings.NOT_NEGATIVE, **_IMPALA)
   clip_pg_rho_threshold: float = setting(
       1., 'Level at which the importance weights of the policy gradient are '
-      'truncated; 0 does not truncate.', _LEARNING, settings.NOT_NEGATIVE)
+      'truncated; 0 does not truncate.', _LOSS, settings.NOT_NEGATIVE,
+      **_IMPALA)
   vtrace_lambda: float = setting(
-      1., 'lambda of V-trace (paper, Remark 2), in [0, 1].', _LEARNING,
-      settings.FRACTION)
+      1., 'lambda of V-trace (paper, Remark 2), in [0, 1].', _LOSS,
+      settings.FRACTION, **_IMPALA)
+  trust_region_threshold: float = setting(
+      0., 'b of LASER: V-trace learns nothing from a state whose relevance, a '
+      'KL divergence in nats, is this or more, as where another agent acted. '
+      'inf rejects none, and logs the relevance; 0 does without.', _LOSS,
+      settings.NOT_NEGATIVE, **_IMPALA)
 
   learning_rate: float = setting(
-      .00048, 'Learning rate at the start; it falls linearly to 0. '
-      '(Atari, gym: 0.0006.)', _LEARNING, settings.FINITE_NOT_NEGATIVE)
+      .00048, 'Learning rate at the start. (Atari, gym: 0.0006.)', _LEARNING,
+      settings.FINITE_NOT_NEGATIVE)
+  learning_rate_schedule: str = setting(
+      'linear', 'What becomes of the learning rate: linear, it falls to 0 at '
+      '--total_environment_frames; or constant.', _LEARNING,
+      choices=('linear', 'constant'))
   decay: float = setting(
-      .99, 'Decay of RMSProp\'s mean square.', _LEARNING, settings.FRACTION)
+      .99, 'Decay of RMSProp\'s mean square. (Reactor: 0.999, beta_2 of '
+      'Adam.)', _LEARNING, settings.FRACTION)
   momentum: float = setting(
-      0., 'Momentum of RMSProp.', _LEARNING, settings.FINITE_NOT_NEGATIVE)
+      0., 'Momentum of RMSProp. (Reactor: beta_1 of Adam.)', _LEARNING,
+      settings.FINITE_NOT_NEGATIVE)
   epsilon: float = setting(
       .1, 'Epsilon of RMSProp, inside the root. (Atari, gym: 0.01.)', _LEARNING,
       settings.FINITE_POSITIVE)

@@ -7,16 +7,20 @@ import os
 
 from scalable_agent import suites
 from scalable_agent.config import checks
+from scalable_agent.config import reactor
 from scalable_agent.config.config import Config
 from scalable_agent.config.config import SETTINGS
 from scalable_agent.config.settings import check_value
 from scalable_agent.config.settings import ConfigError
+from scalable_agent.config.settings import refusal
 
 # From a learner's port for actors to the one for the other learners.
 _COLLECTIVE_PORT_OFFSET = 1000
 
 # Enough environments to keep a core busy while the policy acts for others.
 _ACTORS_PER_CORE = 16
+# One waits for its environment while another computes.
+_WORKERS_PER_CORE = 2
 # Bounds the policy lag, which is about actors / unrolls in a batch.
 _MAX_ACTORS_PER_UNROLL = 4
 
@@ -27,9 +31,9 @@ def resolve(values, given=None):
   Args:
     values: A dict of a setting's name to its value. What is not in it has the
       declared default.
-    given: Names of what the user set; these values win over the defaults of the
-      suite. None stands for all of `values`, which then must be settings;
-      otherwise further entries of `values` are ignored.
+    given: Names of what the user set; these values win over the defaults of
+      suite and agent. None stands for all of `values`, which then must be
+      settings; otherwise further entries of `values` are ignored.
 
   Returns:
     A `Config`.
@@ -38,14 +42,18 @@ def resolve(values, given=None):
     ConfigError: A value cannot work, or there is no such setting.
   """
   if given is None:
-    _refuse_unknown(values)
+    refuse_unknown(values)
     given = values.keys()
   resolved = {name: values.get(name, copy.copy(declared.default))
               for name, declared in SETTINGS.items() if not declared.is_derived}
   for name, value in resolved.items():
     check_value(SETTINGS[name], value)
   suite = _find_suite(resolved['level_name'])
-  for name, value in suite.defaults(resolved['level_name']).items():
+  defaults = suite.defaults(resolved['level_name'])
+  if resolved['agent'] == 'reactor':
+    _require_returns(suite, resolved, given)
+    defaults = dict(defaults, **reactor.defaults(suite.name))
+  for name, value in defaults.items():
     if name not in given:
       resolved[name] = value
   config = Config(suite=suite.name, **resolved)
@@ -55,7 +63,8 @@ def resolve(values, given=None):
   return config
 
 
-def _refuse_unknown(values):
+def refuse_unknown(values):
+  """Raises ConfigError for the first of some names that no user can set."""
   names = [name for name, declared in SETTINGS.items()
            if not declared.is_derived]
   for name in values:
@@ -72,9 +81,24 @@ def _find_suite(level_name):
     raise ConfigError(f'--level_name={level_name} {e}') from e
 
 
+def _require_returns(suite, values, given):
+  """Refuses a range of returns that nobody has thought of."""
+  for name in ('v_min', 'v_max'):
+    if suite.name == 'gym' and name not in given:
+      raise refusal(
+          name, values[name], 'that is for rewards clipped as on Atari; give '
+          '--v_min and --v_max, the discounted returns of '
+          f'{values["level_name"]} lie between')
+
+
 def _choose(config, suite, given):
   """Returns the configuration with what depends on more than one setting."""
   changes = {}
+  if config.architecture == 'a3c':
+    # A batch is one unroll, of which a second device could have no share.
+    config = dataclasses.replace(config, **{
+        name: 1 for name in ('batch_size', 'num_learner_devices')
+        if name not in given})
   if ('num_actors' not in given and suite.has_actors_by_cores and
       config.task < 0):
     changes['num_actors'] = _choose_num_actors(
@@ -89,10 +113,13 @@ def _choose(config, suite, given):
 
 def _choose_num_actors(config, num_cores, num_levels):
   batch_size, num_pools = config.batch_size, config.num_pools
-  if config.architecture != 'impala':
+  if config.is_batched_a2c:
     return batch_size
-  count = max(batch_size, min(_ACTORS_PER_CORE * num_cores,
-                              _MAX_ACTORS_PER_UNROLL * batch_size))
+  if config.architecture == 'a3c':
+    count = _WORKERS_PER_CORE * num_cores
+  else:
+    count = max(batch_size, min(_ACTORS_PER_CORE * num_cores,
+                                _MAX_ACTORS_PER_UNROLL * batch_size))
   if num_levels > 1:  # Every pool has the same number of each level.
     num_pools = num_levels * max(num_pools, 1)
     count = max(count - count % num_pools, num_pools)

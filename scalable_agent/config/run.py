@@ -1,4 +1,4 @@
-"""Settings of a run as such: what is done, where it is kept, how often."""
+"""Settings of a run as such: what it saves, logs and tests, and how often."""
 
 import dataclasses
 
@@ -14,23 +14,6 @@ _MAX_SEED = 2_000_000_000
 class RunSettings:
   """See the module."""
 
-  logdir: str = setting(
-      '/tmp/agent',
-      'Directory of the run: configuration, checkpoints, logs. A run resumes '
-      'from what it finds there.', settings.NOWHERE, settings.Check(
-          lambda value: value and not set(value) & set('[]*?'),
-          'TensorFlow takes [, ], * and ? in a path for a pattern, and would '
-          'not find the checkpoints. Name another directory'))
-  mode: str = setting(
-      'train',
-      'Whether to train, or to play whole episodes with the newest checkpoint.',
-      settings.NOWHERE, choices=('train', 'test'))
-  test_num_episodes: int = setting(
-      10, 'Episodes to play per level in test mode.', settings.NOWHERE,
-      settings.ONE_OR_MORE)
-  video_dir: str = setting(
-      '', 'Directory for a GIF of one more episode per level in test mode; the '
-      'level has to have images to show.', settings.NOWHERE)
   seed: int = setting(
       1, 'Random seed of weights, actions and levels, from 0 to 2,000,000,000.',
       settings.NOWHERE, settings.Check(
@@ -47,6 +30,14 @@ class RunSettings:
   log_interval_secs: float = setting(
       10., 'Seconds between two log entries.', settings.NOWHERE,
       settings.POSITIVE)
+  test_num_episodes: int = setting(
+      10, 'Episodes to play per level in test mode, and in each evaluation of '
+      '--evaluate_every_frames.', settings.NOWHERE, settings.ONE_OR_MORE)
+  evaluate_every_frames: int = setting(
+      0, 'Environment frames of training from one evaluation to the next: an '
+      'actor of its own then plays --test_num_episodes whole episodes per '
+      'level, as test mode does, while training goes on. 0 evaluates never.',
+      settings.NOWHERE, settings.NOT_NEGATIVE)
   batch_timeout_secs: float = setting(
       1200., 'Seconds without a batch after which training gives up. Less than '
       '--environment_timeout_secs and no environment that hangs is replaced.',

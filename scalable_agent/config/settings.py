@@ -31,14 +31,16 @@ class Scope(enum.Flag):
   ACTORS: At a learner and its actor jobs.
   LEARNERS: At all learners that update the same weights.
   AGENT: In runs that a report takes for seeds of one agent.
+  WORKERS: At a learner and the workers of A3C, which compute its loss.
   """
   IDENTITY = enum.auto()
   ACTORS = enum.auto()
   LEARNERS = enum.auto()
   AGENT = enum.auto()
+  WORKERS = enum.auto()
 
 
-IDENTITY, ACTORS, LEARNERS, AGENT = Scope
+IDENTITY, ACTORS, LEARNERS, AGENT, WORKERS = Scope
 NOWHERE = Scope(0)
 
 Check = collections.namedtuple('Check', 'holds expected')
@@ -76,6 +78,7 @@ class Setting:
     choices: A tuple of the strings that can work, empty if others can.
     needs: The name of another setting or None. If that one is 0, this one makes
       no difference.
+    agent: The agent that alone has it, None if all have.
     is_derived: Whether it follows from others, so that there is no flag.
   """
   name: str
@@ -86,17 +89,20 @@ class Setting:
   check: Check
   choices: tuple
   needs: str
+  agent: str
   is_derived: bool
 
 
-def setting(default, help_text, scopes, check=None, *, choices=(), needs=None):
+def setting(default, help_text, scopes, check=None, *, choices=(), needs=None,
+            agent=None):
   """Declares a setting; see `Setting` for the arguments.
 
   Returns:
     A field for a dataclass.
   """
   declared = dict(help=help_text, scopes=scopes, check=check,
-                  choices=tuple(choices), needs=needs, is_derived=False)
+                  choices=tuple(choices), needs=needs, agent=agent,
+                  is_derived=False)
   if isinstance(default, list):
     return _field(declared, default_factory=lambda: list(default))
   return _field(declared, default=default)
@@ -105,7 +111,7 @@ def setting(default, help_text, scopes, check=None, *, choices=(), needs=None):
 def derived(help_text, scopes):
   """Declares a setting that follows from others; see `Setting`."""
   return _field(dict(help=help_text, scopes=scopes, check=None, choices=(),
-                     needs=None, is_derived=True))
+                     needs=None, agent=None, is_derived=True))
 
 
 def _field(declared, **kwargs):

@@ -86,6 +86,10 @@ DEFAULT_ACTION_SET = (
     (20, 0, 0, 1, 0, 0, 0),   # Look Right + Forward
     (0, 0, 0, 0, 1, 0, 0),    # Fire
 )
+# What these do, one after the other.
+ACTION_MEANINGS = (
+    'FORWARD', 'BACKWARD', 'STRAFE_LEFT', 'STRAFE_RIGHT', 'LOOK_LEFT',
+    'LOOK_RIGHT', 'FORWARD_LOOK_LEFT', 'FORWARD_LOOK_RIGHT', 'FIRE')
 
 
 class PoolError(RuntimeError):

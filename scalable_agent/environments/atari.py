@@ -41,16 +41,46 @@ def _vector_env_class(level_name):
   return vector_env.AtariVectorEnv
 
 
+def find_actions(level_name, full_action_set):
+  """Finds out what the actions of a game mean.
+
+  Args:
+    level_name: The game in snake case.
+    full_action_set: Whether they are all 18 instead of the game's own.
+
+  Returns:
+    A list of pairs: a name of ALE's, and the index that ALE's vector
+    environment takes for it.
+
+  Raises:
+    PoolError: ale-py or the ROM is missing.
+  """
+  _vector_env_class(level_name)
+  import ale_py
+  from ale_py import roms
+  ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+  emulator = ale_py.ALEInterface()
+  emulator.loadROM(roms.get_rom_path(level_name))
+  own = (emulator.getLegalActionSet() if full_action_set else
+         emulator.getMinimalActionSet())
+  if full_action_set and len(own) == 9:
+    return [(ale_py.Action(i).name, int(index))
+            for i, index in enumerate(_ACTIONS_WITHOUT_FIRE)]
+  return [(action.name, i) for i, action in enumerate(own)]
+
+
 class AtariPool(environments.Pool):
   """Many environments of one game, stepped by ALE's threads.
 
-  Observations are (frame,), uint8 [height, width, 4], the newest frame last.
+  Observations are (frame,), uint8 [height, width, frame_stack], the newest frame
+  last.
   """
 
   def __init__(self, level_name, num_environments, seed, batch_size=0,
                num_threads=0, num_action_repeats=4, width=84, height=84,
                full_action_set=False, life_loss_ends_episode=True,
-               max_frames_per_game=MAX_FRAMES_PER_GAME, colour=False):
+               max_frames_per_game=MAX_FRAMES_PER_GAME, colour=False,
+               frame_stack=STACK):
     """Starts the environments.
 
     Args:
@@ -68,6 +98,7 @@ class AtariPool(environments.Pool):
       max_frames_per_game: Environment frames after which a game is cut.
       colour: Whether observations are instead what a person sees, single RGB
         frames, uint8 [height, width, 3].
+      frame_stack: Frames in an observation.
 
     Raises:
       PoolError: ale-py or the ROM is missing.
@@ -87,7 +118,7 @@ class AtariPool(environments.Pool):
         img_height=height,
         img_width=width,
         grayscale=not colour,
-        stack_num=1 if colour else STACK,
+        stack_num=1 if colour else frame_stack,
         frameskip=num_action_repeats,
         maxpool=True,
         noop_max=MAX_NOOPS + 1,  # ALE draws from 0 to noop_max - 1.
@@ -103,7 +134,7 @@ class AtariPool(environments.Pool):
       self._own_actions = _ACTIONS_WITHOUT_FIRE
     self.num_actions = len(self._own_actions)
     self.observation_spec = (
-        environments.ArraySpec((height, width, 3 if colour else STACK),
+        environments.ArraySpec((height, width, 3 if colour else frame_stack),
                                np.dtype(np.uint8)),)
     self._colour = colour
     self.level_names = [level_name] * num_environments
@@ -147,8 +178,9 @@ class AtariPool(environments.Pool):
     if self._colour:
       frames = stacks[:, 0].copy()
     else:
-      frames = np.empty([len(ids)] + list(stacks.shape[2:]) + [STACK], np.uint8)
-      for i in range(STACK):
+      frames = np.empty(
+          [len(ids), *stacks.shape[2:], stacks.shape[1]], np.uint8)
+      for i in range(stacks.shape[1]):
         frames[..., i] = stacks[:, i]
     return environments.PoolOutput(
         ids=ids,

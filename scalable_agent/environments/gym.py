@@ -5,22 +5,20 @@ or an image. What follows 'gym:' is passed to `gymnasium.make`, so that
 'gym:package.module:Name-v0' imports the module that registers 'Name-v0'.
 """
 
-import difflib
-
 import numpy as np
 
 from scalable_agent.environments import ArraySpec
 from scalable_agent.environments import PoolError
 from scalable_agent.environments import contract
+from scalable_agent.environments import gym_ids
+from scalable_agent.environments import shown_pool
 
-PREFIX = 'gym:'
-
-# A namespace of Gymnasium's and the module that registers it.
-_NAMESPACE_MODULES = {'ALE': 'ale_py'}
+# In pixels; less than half of that is enlarged for a person to see.
+_SMALLEST_SCREEN = 160
 
 
 def make_pool(level_name, num_environments, seed, num_action_repeats=1,
-              num_processes=None, **kwargs):
+              num_processes=None, shows=False, **kwargs):
   """Makes a pool of one level.
 
   Args:
@@ -29,31 +27,54 @@ def make_pool(level_name, num_environments, seed, num_action_repeats=1,
     seed: An int; environment i is seeded with `seed + i`.
     num_action_repeats: Environment steps per action.
     num_processes: See `ReplacingProcessPool`, also for what is in `kwargs`.
+    shows: Whether observations have a second entry, what a person sees, as
+      those of a `ShownPool`.
 
   Returns:
     A `ReplacingProcessPool`.
 
   Raises:
-    PoolError: The level is unknown, needs a missing package, or has spaces
-      that are not supported.
+    PoolError: The level is unknown, needs a missing package, has spaces that
+      are not supported, or cannot be shown.
   """
-  # The pool's processes import this module, and have no use for that one.
+  # The pool's processes import this module, and have no use for these.
+  from absl import logging
   from scalable_agent.environments import replacing_pool
+  if gym_ids.is_ale(level_name):
+    # Once, however many pools are made.
+    logging.log_first_n(logging.WARNING, '%s', 1, _describe_ale(level_name))
   kwargs_per_environment = [
       {'level_name': level_name, 'seed': seed + i,
-       'num_action_repeats': num_action_repeats}
+       'num_action_repeats': num_action_repeats, 'shows': shows}
       for i in range(num_environments)]
   return replacing_pool.ReplacingProcessPool(
       __name__ + ':make_environment', kwargs_per_environment,
       num_processes=num_processes, **kwargs)
 
 
-def make_environment(level_name, seed, num_action_repeats=1):
+def make_environment(level_name, seed, num_action_repeats=1, shows=False):
   """Makes one environment, see `GymEnvironment`; raises as `make_pool` does."""
   if num_action_repeats < 1:
     raise PoolError('{}: num_action_repeats {} is less than 1'.format(
         level_name, num_action_repeats))
-  return GymEnvironment(level_name, _make(level_name), seed, num_action_repeats)
+  kwargs = {}
+  if gym_ids.is_ale(level_name):
+    # The emulator repeats actions itself, faster.
+    kwargs['frameskip'], num_action_repeats = num_action_repeats, 1
+  environment = gym_ids.make(level_name, **kwargs)
+  if not shows:
+    return GymEnvironment(level_name, environment, seed, num_action_repeats)
+  if _renders(environment):
+    environment.close()
+    environment = gym_ids.make(level_name, render_mode='rgb_array', **kwargs)
+  return ShownEnvironment(level_name, environment, seed, num_action_repeats)
+
+
+def _describe_ale(level_name):
+  level = gym_ids.atari_level(level_name)
+  return (f'{level_name} is not the paper\'s protocol: its observations are '
+          'single RGB frames, and its actions are sticky.' + (
+              f' --level_name={level} is the paper\'s.' if level else ''))
 
 
 class GymEnvironment:
@@ -62,7 +83,8 @@ class GymEnvironment:
   Vectors are float32 (or uint8) [size], images [height, width, channels]. What
   the environment observes has to have the shape of its space. Where the space
   is one of floats, it may consist of numbers of any type, also in a list; where
-  it is one of uint8, of whole numbers from 0 to 255.
+  it is one of uint8, of whole numbers from 0 to 255; where it is boolean, of
+  0 and 1. Booleans become bytes 0 and 255, of which the agent makes 0 and 1.
 
   Attributes:
     level_name: A string.
@@ -80,7 +102,9 @@ class GymEnvironment:
         level_name, environment.action_space)
     spec = _observation_spec(level_name, environment.observation_space)
     self.observation_spec = (spec,)
-    self._shape, self._dtype = environment.observation_space.shape, spec.dtype
+    self._shape = environment.observation_space.shape
+    self._is_boolean = environment.observation_space.dtype == bool
+    self._dtype = np.dtype(bool) if self._is_boolean else spec.dtype
     self._adds_channel = len(self._shape) == 2
 
   def initial(self):
@@ -144,9 +168,54 @@ class GymEnvironment:
         observation.dtype is not self._dtype or
         observation.shape != self._shape):
       observation = _cast(observation, self._shape, self._dtype)
+    if self._is_boolean:
+      observation = observation * np.uint8(255)
     if self._adds_channel:
       observation = observation[:, :, np.newaxis]
     return (observation,)
+
+
+class ShownEnvironment(GymEnvironment):
+  """Observes also what a person sees: what it renders, else its image."""
+
+  def __init__(self, level_name, environment, seed, num_action_repeats):
+    """Wraps a `gymnasium.Env`, or raises PoolError."""
+    super().__init__(level_name, environment, seed, num_action_repeats)
+    self._renders = _renders(environment)
+    if not self._renders and not shown_pool.is_image(self.observation_spec[0]):
+      raise PoolError(
+          '{} cannot be shown: it has no render mode rgb_array, and its '
+          'observations are no images'.format(level_name))
+    try:
+      _, screen = self.initial()
+    except Exception as error:  # Of a library for graphics, whichever it is.
+      raise PoolError('{} cannot be shown: {}: {}'.format(
+          level_name, type(error).__name__, gym_ids.one_line(error))) from error
+    self.observation_spec += (ArraySpec(screen.shape, screen.dtype),)
+
+  def _convert(self, observation):
+    (own,) = super()._convert(observation)
+    return own, _enlarge(self._render() if self._renders else own)
+
+  def _render(self):
+    rendered = self._environment.render()
+    screen = np.asarray(rendered)
+    if screen.dtype.kind == 'f':  # MinAtar's colours are from 0 to 1.
+      screen = (255 * screen).astype(np.uint8)
+    if screen.ndim != 3 or screen.shape[2] != 3 or screen.dtype != np.uint8:
+      raise contract.refusal(
+          'what it renders', rendered, 'uint8 (height, width, 3)')
+    return screen
+
+
+def _renders(environment):
+  return 'rgb_array' in environment.metadata.get('render_modes', ())
+
+
+def _enlarge(screen):
+  """Makes squares of the pixels of an image that has few."""
+  factor = max(_SMALLEST_SCREEN // max(screen.shape[:2]), 1)
+  return screen.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
 def _cast(value, shape, dtype):
@@ -155,7 +224,7 @@ def _cast(value, shape, dtype):
   Args:
     value: Of any type.
     shape: The array's, a tuple.
-    dtype: The array's, uint8 or float32.
+    dtype: The array's, uint8, bool or float32.
 
   Raises:
     ContractError: It has another shape, or consists of something else than such
@@ -170,44 +239,25 @@ def _cast(value, shape, dtype):
   raise contract.observation_refusal(value, shape, dtype)
 
 
-def _make(level_name):
-  """Returns the `gymnasium.Env`, or raises PoolError in one line."""
-  if not level_name.startswith(PREFIX):
-    raise PoolError('{}: level names of Gymnasium start with {}'.format(
-        level_name, PREFIX))
-  try:
-    import gymnasium
-  except ImportError as error:
-    raise PoolError('{}: Gymnasium cannot be imported: {}'.format(
-        level_name, error)) from error
-  environment_id = level_name[len(PREFIX):]
-  namespace = environment_id.split('/')[0]
-  if namespace in _NAMESPACE_MODULES:
-    environment_id = '{}:{}'.format(
-        _NAMESPACE_MODULES[namespace], environment_id)
-  try:
-    # The checker would only warn, at a cost in every step.
-    return gymnasium.make(environment_id, disable_env_checker=True)
-  except gymnasium.error.UnregisteredEnv as error:
-    raise PoolError('{}: {}{}'.format(
-        level_name, _one_line(error),
-        _suggestion(environment_id, gymnasium.registry))) from error
-  except (gymnasium.error.Error, ImportError) as error:
-    raise PoolError(
-        '{}: {}'.format(level_name, _one_line(error))) from error
+def find_actions(level_name):
+  """Finds out what the actions of a level mean.
 
+  Args:
+    level_name: A string, 'gym:<id>'.
 
-def _one_line(error):
-  return ' '.join(str(error).split())
+  Returns:
+    A list of pairs, one for each action: what it means, if the environment says
+    so, or its number; and the number that the environment takes.
 
-
-def _suggestion(environment_id, registry):
-  """Returns text to append, naming up to three similar ids."""
-  similar = difflib.get_close_matches(
-      environment_id.split(':')[-1], list(registry))
-  if not similar:
-    return ''
-  return ' (similar: {})'.format(', '.join(PREFIX + name for name in similar))
+  Raises:
+    PoolError: The level cannot be made.
+  """
+  environment = gym_ids.make(level_name)
+  count, first = _check_actions(level_name, environment.action_space)
+  numbers = range(first, first + count)
+  meanings = getattr(environment.unwrapped, 'get_action_meanings', lambda: ())()
+  environment.close()
+  return list(zip(meanings or map(str, numbers), numbers))
 
 
 def _check_actions(level_name, space):
@@ -230,10 +280,14 @@ def _observation_spec(level_name, space):
     raise PoolError(
         '{}: observation space {} is neither a vector nor an image'.format(
             level_name, space))
-  if dtype != np.uint8 and dtype.kind != 'f':
+  if not np.prod(shape):
     raise PoolError(
-        '{}: observation space {} is neither uint8 nor float'.format(
+        '{}: observation space {} is empty'.format(level_name, space))
+  if dtype not in (np.uint8, bool) and dtype.kind != 'f':
+    raise PoolError(
+        '{}: observation space {} is neither uint8, bool nor float'.format(
             level_name, space))
   if len(shape) == 2:
     shape += (1,)
-  return ArraySpec(shape, dtype if dtype == np.uint8 else np.dtype(np.float32))
+  is_float = dtype.kind == 'f'
+  return ArraySpec(shape, np.dtype(np.float32 if is_float else np.uint8))

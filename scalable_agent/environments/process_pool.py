@@ -106,7 +106,7 @@ class ProcessPool(Pool):
       self._check_usable()
       if self._num_awaiting == self.num_environments:
         raise ValueError('all environments await an action')
-      self._poll(0)
+      self._take_all()
       while (wait := self._seconds_until_due()) != 0:
         self._poll(wait)
       ids = self._ready.take(self._maximum)
@@ -259,6 +259,17 @@ class ProcessPool(Pool):
       raise PoolError('the pool is closed')
     if self._error:
       raise PoolError(self._error)
+
+  def _take_all(self):
+    """Takes all messages that have arrived.
+
+    If some were left for the next `recv`, batches could only become smaller:
+    those of a worker are never larger than what it was sent at a time.
+    """
+    num_ready = -1
+    while num_ready < len(self._ready):
+      num_ready = len(self._ready)
+      self._poll(0)
 
   def _poll(self, timeout):
     """Takes at most one message per worker; `timeout` in seconds or None."""

@@ -1,1 +1,1 @@
-"""Test mode: plays whole episodes, scores and records them."""
+"""What is done with trained weights: tests, evaluations, exports."""

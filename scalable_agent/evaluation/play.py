@@ -1,9 +1,49 @@
 """Plays whole episodes with a trained agent."""
 
+import contextlib
+import dataclasses
+
 import numpy as np
 import tree
 
 from scalable_agent import actor
+from scalable_agent import suites
+
+_MAX_ENVIRONMENTS = 32
+# Test episodes start from other no-ops and resets than training episodes.
+_SEED = 1_000_003
+
+
+def seed(config):
+  """Returns the seed of a configuration's test episodes."""
+  return config.seed + _SEED
+
+
+def play_level(config, policy, agent, on_episode=lambda episode: None,
+               on_pool=lambda pool: None):
+  """Plays `test_num_episodes` episodes of a level, from their starts.
+
+  Args:
+    config: A `config.Config` of a single level, in test mode.
+    policy: As for `actor.Actor`.
+    agent: The `networks.Agent` that the policy is of.
+    on_episode: As for `play`.
+    on_pool: Called with the `environments.Pool`, which is closed at the end.
+
+  Returns:
+    A list of `Episode`s.
+
+  Raises:
+    environments.PoolError: An environment cannot be made, or died.
+  """
+  size = min(config.test_num_episodes, _MAX_ENVIRONMENTS)
+  layout = suites.choose_layout(dataclasses.replace(
+      config, architecture='impala', num_pools=1, pool_batch_size=size), size)
+  (pool,) = suites.make_pools(config, layout, seed(config))
+  with contextlib.closing(pool):
+    on_pool(pool)
+    return play(pool, policy, agent.initial_state(size),
+                config.num_action_repeats, config.test_num_episodes, on_episode)
 
 
 def play(pool, policy, initial_state, num_action_repeats, num_episodes,

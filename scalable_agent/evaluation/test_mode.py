@@ -1,5 +1,6 @@
-"""Plays whole episodes with the newest checkpoint of a run."""
+"""Plays whole episodes with a checkpoint of a run."""
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -9,25 +10,17 @@ from absl import logging
 from scalable_agent import config as config_lib
 from scalable_agent import policy as policy_lib
 from scalable_agent import suites
-from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
-from scalable_agent.assembly import learner as learner_assembly
+from scalable_agent.environments import PoolError
 from scalable_agent.evaluation import play
 from scalable_agent.evaluation import recording
 from scalable_agent.evaluation import scores as scores_lib
+from scalable_agent.evaluation import trained as trained_lib
 from scalable_agent.process import errors
 from scalable_agent.process import file_names
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
 from scalable_agent.suites import scores as suite_scores
-from scalable_agent.training import checkpoint
-from scalable_agent.training import checkpoint_files
-from scalable_agent.training import logdir as logdir_lib
-
-_MAX_ENVIRONMENTS = 32
-# Test episodes start from other no-ops and resets than training episodes.
-_SEED = 1_000_003
-_ONE_ENVIRONMENT = suites.PoolLayout(1, 1, 1, 1, 1)
 
 
 class Stopped(Exception):
@@ -54,10 +47,6 @@ def test(config, stop=None):
     checkpoint.CheckpointError: All checkpoints are corrupt.
     Stopped: `stop` was set.
   """
-  if not checkpoint_files.find(config.logdir):
-    raise config_lib.ConfigError(
-        f'--mode=test needs a checkpoint, and --logdir={config.logdir} has '
-        'none. Train first, or name the log directory of a run.')
   return _play_levels(config, _Tester(config, stop or signals.Stop()))
 
 
@@ -91,7 +80,7 @@ def _play_levels(config, tester):
 
 
 class _Tester:
-  """The agent of the newest checkpoint.
+  """The agent of a checkpoint.
 
   Attributes:
     frames: Environment frames it was trained on.
@@ -99,23 +88,16 @@ class _Tester:
 
   def __init__(self, config, stop):
     self._stop = stop
-    self._size = min(config.test_num_episodes, _MAX_ENVIRONMENTS)
-    self._seed = config.seed + _SEED
     devices = devices_assembly.choose(config)
-    facts = suites.find_facts(config)
+    trained = trained_lib.restore(config)
     if config.video_dir:
-      _check_video(config, facts)
-    self._agent = agent_assembly.create_agent(config, facts)
-    logdir_lib.check(config, logdir_lib.facts_of(facts))
-    learner = learner_assembly.create_learner(config, self._agent, devices)
-    path = checkpoint.Checkpointer(
-        config.logdir, learner, config.to_json(), config.keep_checkpoints
-    ).restore()
-    logging.info('Testing %s of %s', path, config.level_name)
-    self.frames = learner.frames
+      _check_video(config)
+    logging.info('Testing %s of %s', trained.saved.path, config.level_name)
+    self._agent = trained.agent
+    self.frames = trained.saved.frames
     self._policy = policy_lib.Policy(
-        self._agent, learner.weights(), learner.steps, self._seed,
-        devices.inference, devices.jit_compile_policy)
+        self._agent, trained.saved.weights, trained.saved.steps,
+        play.seed(config), devices.inference, devices.jit_compile_policy)
 
   def _act(self, *inputs):
     """Calls the policy, unless a signal says stop."""
@@ -125,9 +107,6 @@ class _Tester:
 
   def play(self, config):
     """Plays the episodes of one level, see `play.play`."""
-    layout = suites.choose_layout(dataclasses.replace(
-        config, architecture='impala', num_pools=1,
-        pool_batch_size=self._size), self._size)
     progress = progress_lib.ProgressLine()
     numbers = itertools.count(1)
 
@@ -136,13 +115,7 @@ class _Tester:
                     f'{config.test_num_episodes}, return '
                     f'{episode.episode_return:g}')
 
-    (pool,) = suites.make_pools(config, layout, self._seed)
-    try:
-      episodes = play.play(
-          pool, self._act, self._agent.initial_state(self._size),
-          config.num_action_repeats, config.test_num_episodes, on_episode)
-    finally:
-      pool.close()
+    episodes = play.play_level(config, self._act, self._agent, on_episode)
     progress.end()
     return episodes
 
@@ -150,26 +123,23 @@ class _Tester:
     """Plays an episode of one level into a file, and returns its path."""
     path = os.path.join(
         config.video_dir, file_names.of_level(config.level_name) + '.gif')
-    (pool,) = suites.make_pools(config, _ONE_ENVIRONMENT, self._seed)
-    screens = None
-    try:
-      screens = suites.make_screens(config, self._seed)
-      frames = recording.play(
-          pool, screens, self._act, self._agent.initial_state(1))
+    pool = suites.make_shown_pool(config, play.seed(config))
+    with contextlib.closing(pool):
+      frames = recording.play(pool, self._act, self._agent.initial_state(1))
       recording.write_gif(path, frames, config.num_action_repeats)
-    finally:
-      pool.close()
-      if screens:
-        screens.close()
     return path
 
 
-def _check_video(config, facts):
+def _check_video(config):
   """Refuses what would fail only after the episodes were played."""
-  if not recording.is_image(facts.observation_spec[0]):
+  level = suites.level_names(config)[0]
+  try:
+    suites.make_shown_pool(
+        dataclasses.replace(config, level_name=level), config.seed).close()
+  except PoolError as e:
     raise config_lib.ConfigError(
-        f'--video_dir={config.video_dir} cannot work: the observations of '
-        f'{config.level_name} are no images. Leave it out.')
+        f'--video_dir={config.video_dir} cannot work: {e}. Leave it out.'
+    ) from e
   try:
     os.makedirs(config.video_dir, exist_ok=True)
   except OSError as e:

@@ -9,6 +9,7 @@ from absl import logging
 
 from scalable_agent import suites
 from scalable_agent.jobs import addresses
+from scalable_agent.process import tensorflow_environment
 from scalable_agent.remote import client as client_lib
 
 Refused = client_lib.Refused
@@ -33,10 +34,17 @@ def run(config, stop):
   """
   security = addresses.load_security(config)
   address = addresses.learner_address(config)
+  logging.info(
+      'Actor %d: %s, %d environments (--envs_per_actor), learner at %s, policy '
+      '%s', config.task, addresses.level_name(config), config.num_environments,
+      address, 'there' if config.inference == 'learner' else 'here')
   if config.inference == 'learner':
     from scalable_agent.jobs import policy_at_learner as acting
+  elif config.architecture == 'a3c':
+    from scalable_agent.jobs import worker as acting
   else:
-    # Loads TensorFlow, which takes more memory than all the rest.
+    # TensorFlow takes more memory than all the rest.
+    tensorflow_environment.load()
     from scalable_agent.jobs import policy_at_actor as acting
   with contextlib.ExitStack() as stack:
     level_config = dataclasses.replace(

@@ -10,6 +10,8 @@ from scalable_agent import dynamic_batching
 from scalable_agent import suites
 from scalable_agent import trajectories
 from scalable_agent.jobs import addresses
+from scalable_agent.jobs import handover
+from scalable_agent.jobs import messages
 from scalable_agent.process import timing
 from scalable_agent.remote import protocol
 from scalable_agent.remote import service
@@ -67,6 +69,10 @@ class ActorServer:
     self._policy_error = None
     self._latency = timing.MeanTime()
     self._waiting_since = self._logged_time = time.monotonic()
+    self._handover = None
+    if config.architecture == 'a3c':
+      self._handover = handover.Handover(put_unroll)
+      put_unroll = self._handover.put
 
     def make_actor(level_names):
       return actor.Actor(
@@ -81,10 +87,7 @@ class ActorServer:
           protocol.agreement(
               config, facts.num_actions, facts.observation_spec),
           levels,
-          protocol.unroll_layout(
-              agent.initial_state(1), actor.initial_output(
-                  1, facts.num_actions), facts.observation_spec,
-              config.unroll_length, len(levels)),
+          messages.unroll_layout(config, agent, facts, len(levels)),
           protocol.weights_layout(agent.initial_params(config.seed)),
           put_unroll,
           lambda *episode: report_episode(trajectories.Episode(*episode)),
@@ -123,6 +126,8 @@ class ActorServer:
   def publish(self, weights, version):
     """Offers the weights of update `version` to the actor jobs."""
     self._service.update(weights, version)
+    if self._handover:
+      self._handover.published()
 
   def finish(self):
     """Lets the actor jobs know that training is done."""
@@ -135,6 +140,14 @@ class ActorServer:
       values['inference_latency_ms'] = 1e3 * self._latency.take()
     return values
 
+  def start_film(self):
+    """Films nothing: what actor jobs see need not come here as it is."""
+
+  def take_film(self):
+    """There is none."""
+
   def close(self):
     """Ends the service. The queue and the policy must be closed before."""
+    if self._handover:
+      self._handover.close()
     self._service.close()

@@ -1,6 +1,5 @@
 """Acts with the actor job's own copy of the policy, and sends unrolls."""
 
-import queue as queue_lib
 import threading
 
 from absl import logging
@@ -12,15 +11,11 @@ from scalable_agent import staging
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
 from scalable_agent.assembly import memory as memory_assembly
+from scalable_agent.jobs import learner_link
 from scalable_agent.process import memory
 from scalable_agent.process import threads
 from scalable_agent.process import timing
-from scalable_agent.remote import client as client_lib
-from scalable_agent.remote import protocol
 
-# Also how soon an actor hears that training is done: before its learner, which
-# waits for that, gives up.
-_REPORT_SECONDS = 2.
 
 
 class Actors:
@@ -49,22 +44,15 @@ class Actors:
     self._times = timing.StageTimes()
     # Acting goes on while an unroll of every environment waits to be sent.
     self._queue = staging.TrajectoryQueue(config.num_environments)
-    self._episodes = queue_lib.SimpleQueue()
-    agent = self._agent
-    self._client = client_lib.LearnerClient(
-        address,
-        protocol.agreement(config, facts.num_actions, facts.observation_spec),
-        config.task, [name for pool in pools for name in pool.level_names],
-        lambda num_levels: protocol.unroll_layout(
-            agent.initial_state(1), actor.initial_output(1, facts.num_actions),
-            facts.observation_spec, config.unroll_length, num_levels),
-        protocol.weights_layout(agent.initial_params(0)), security)
+    self._reports = learner_link.EpisodeReports()
+    self._client = learner_link.make_client(
+        config, self._agent, pools, address, security)
     self._policy = None
     self._weights_lock = threading.Lock()
     self._threads = [
         threads.CheckedThreads(pools, self._act),
         threads.CheckedThreads([self._queue], self._send, 'sender'),
-        threads.CheckedThreads([self._client], self._report, 'reporter')]
+        threads.CheckedThreads([self._client], self._reports.send, 'reporter')]
 
   def check(self):
     """Raises what ended a thread, if something did."""
@@ -88,7 +76,7 @@ class Actors:
         pool.level_names, pool.num_actions, self._policy,
         self._agent.initial_state(pool.num_environments),
         config.unroll_length, config.num_action_repeats, self._queue.put,
-        self._episodes.put, self._times, refresh=self._refresh))
+        self._reports.put, self._times, refresh=self._refresh))
 
   def _refresh(self, versions):
     """Fetches weights, unless the ones here have begun no unroll yet."""
@@ -111,13 +99,3 @@ class Actors:
     while True:
       self._client.put_unrolls(
           queue.get_many(self._config.num_environments, minimum=1), wait=False)
-
-  def _report(self, client):
-    while True:
-      client.sleep(_REPORT_SECONDS)
-      episodes = []
-      while not self._episodes.empty():
-        episodes.append(self._episodes.get())
-      # Even if there are none, so that the learner hears of this actor, and
-      # this actor of the end, however long an unroll takes.
-      client.put_episodes(episodes)

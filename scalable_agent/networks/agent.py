@@ -10,10 +10,11 @@ import tensorflow as tf
 import tree
 
 from scalable_agent import trajectories
+from scalable_agent.networks import frames
 from scalable_agent.networks import instructions
 from scalable_agent.networks import layers
 from scalable_agent.networks import lstm
-from scalable_agent.networks import torsos
+from scalable_agent.networks import steps
 
 CORE_SIZE = 256
 
@@ -31,30 +32,33 @@ class Agent:
   """
 
   def __init__(self, num_actions, observation_spec, torso, use_lstm,
-               precision='float32'):
+               precision='float32', channel_multiplier=1):
     """Initializes the agent.
 
     Args:
       num_actions: Size of the action set.
       observation_spec: The pool's tuple of `ArraySpec`.
-      torso: The value of --network: 'deep', 'shallow' or 'vector', or
+      torso: The value of --network: a key of `TORSOS`, or
         'package.module:Name' for a class of the user's, see `torsos`.
       use_lstm: Whether there is an LSTM core of 256 units.
       precision: 'float32' or 'bfloat16', what a torso for images computes in.
         Weights, core, heads and their gradients are float32 either way.
+      channel_multiplier: What the channels of the torso's convolutions are
+        multiplied by, an int.
 
     Raises:
       ValueError: There is no such torso, or it does not fit the observation.
     """
-    frame_spec = observation_spec[0]
     self.num_actions = num_actions
-    self._frame_spec = frame_spec
-    self._torso_name = torso
-    self._torso = torsos.make(torso, tuple(frame_spec.shape))
-    self._torso_dtype = tf.as_dtype(
-        precision if len(frame_spec.shape) > 1 else 'float32')
+    self._frames = frames.Frames(
+        observation_spec[0], torso, precision, channel_multiplier)
     self._use_lstm = use_lstm
     self._has_instruction = len(observation_spec) > 1
+
+  @property
+  def sparse_params(self):
+    """Names of the weights whose gradient is sparse, a tuple."""
+    return (instructions.EMBEDDING,) if self._has_instruction else ()
 
   def initial_params(self, seed):
     """Makes new weights.
@@ -69,10 +73,7 @@ class Agent:
       ValueError: The user's torso breaks the interface.
     """
     initializer = layers.Initializer(seed)
-    size = self._torso.init(initializer.under('torso/'))
-    if self._torso_name not in torsos.TORSOS:
-      self._check_torso(initializer.params, size)
-    size += 1 + self.num_actions
+    size = self._frames.init(initializer) + 1 + self.num_actions
     if self._has_instruction:
       size += instructions.init_encoder(initializer)
     if self._use_lstm:
@@ -114,14 +115,11 @@ class Agent:
     out = self._features(params, last_actions, env_outputs)
     if self._use_lstm:
       gates = lstm.lstm_gates(params, 'core', out)
-      core_state = _core_step(params, gates, env_outputs.done, core_state)
+      core_state = lstm.lstm_step(
+          params, 'core', gates, lstm.reset(core_state, env_outputs.done))
       out = core_state.h
     logits, baseline = _heads(params, out)
-    action = tf.squeeze(tf.random.stateless_categorical(
-        logits, 1, seed=seed, dtype=tf.int32), 1)
-    # Logits that are not finite may draw one action too many. The learner
-    # notices them too, and can say what is wrong.
-    action = tf.minimum(action, self.num_actions - 1)
+    action = steps.draw_actions(logits, seed)
     return trajectories.AgentOutput(action, logits, baseline), core_state
 
   def unroll(self, params, last_actions, env_outputs, core_state):
@@ -141,20 +139,14 @@ class Agent:
       float32 [T, B] and the core state after the last step.
     """
     done = env_outputs.done
-    sizes = [size or tf.shape(done)[i] for i, size in enumerate(done.shape)]
-    merge = lambda t: tf.reshape(t, (-1,) + tuple(t.shape[2:]))
-    split = lambda t: tf.reshape(t, sizes + t.shape[1:].as_list())
-
+    split = lambda t: steps.split_time(t, done)
     out = self._features(
         params, tf.reshape(last_actions, [-1]),
-        tree.map_structure(merge, env_outputs._replace(info=())))
+        tree.map_structure(steps.join_time, env_outputs._replace(info=())))
     if self._use_lstm:
       gates = split(lstm.lstm_gates(params, 'core', out))
-      outputs = []
-      for gates_t, done_t in zip(tf.unstack(gates), tf.unstack(done)):
-        core_state = _core_step(params, gates_t, done_t, core_state)
-        outputs.append(core_state.h)
-      out = tf.concat(outputs, axis=0)
+      out, core_state = lstm.lstm_unroll(
+          params, 'core', gates, done, core_state)
     logits, baseline = _heads(params, out)
     return (split(logits), split(baseline)), core_state
 
@@ -162,49 +154,12 @@ class Agent:
     """Returns what goes into the core: of [N, ...] tensors, [N, size]."""
     observation = env_outputs.observation
     features = [
-        self._apply_torso(params, observation[0]),
+        self._frames.apply(params, observation[0]),
         tf.expand_dims(tf.clip_by_value(env_outputs.reward, -1., 1.), 1),
         tf.one_hot(last_actions, self.num_actions)]
     if self._has_instruction:
       features.append(instructions.encode(params, observation[1]))
     return tf.concat(features, axis=1)
-
-  def _apply_torso(self, params, frame):
-    weights = {name.removeprefix('torso/'): value
-               for name, value in params.items() if name.startswith('torso/')}
-    kernel = getattr(self._torso, 'first_kernel', None)
-    is_bytes = frame.dtype == tf.uint8
-    if is_bytes and kernel:
-      # That is frame / 255, without a pass over all frames for the division.
-      weights[kernel] = weights[kernel] / 255.
-    weights = {name: tf.cast(value, self._torso_dtype)
-               for name, value in weights.items()}
-    frame = tf.cast(frame, self._torso_dtype)
-    if is_bytes and not kernel:
-      frame /= 255.
-    return tf.cast(self._torso.apply(weights, frame), tf.float32)
-
-  def _check_torso(self, params, size):
-    """Raises ValueError unless `apply` does what `init` has announced."""
-    problem = f'--network={self._torso_name}: '
-    kernel = getattr(self._torso, 'first_kernel', None)
-    if kernel and 'torso/' + kernel not in params:
-      raise ValueError(f'{problem}first_kernel is {kernel!r}, but init makes '
-                       'no such weight.')
-    # Traces the torso and runs nothing: an accelerator's memory stays free.
-    apply = tf.function(self._apply_torso, autograph=False)
-    frame = tf.TensorSpec([2, *self._frame_spec.shape], self._frame_spec.dtype)
-    shape = apply.get_concrete_function(params, frame).output_shapes
-    if shape.rank != 2 or shape[0] not in (2, None) or shape[1] != size:
-      raise ValueError(
-          f'{problem}init returns the size {size}, but apply returns the shape '
-          f'{shape} for 2 frames instead of (2, {size}).')
-
-
-def _core_step(params, gates, done, state):
-  keep = tf.cast(~done, tf.float32)[:, tf.newaxis]
-  return lstm.lstm_step(
-      params, 'core', gates, lstm.LSTMState(state.c * keep, state.h * keep))
 
 
 def _heads(params, inputs):

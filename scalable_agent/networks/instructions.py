@@ -10,6 +10,8 @@ from scalable_agent.networks import lstm
 
 INSTRUCTION_EMBEDDING_SIZE = 20
 INSTRUCTION_LSTM_SIZE = 64
+# The weight whose gradient has the rows of the words alone.
+EMBEDDING = 'instruction/embedding'
 
 
 def hash_instructions(instructions):
@@ -41,7 +43,7 @@ def init_encoder(initializer):
   """
   # The released code's Sonnet takes the number of words for the fan in.
   initializer.normal(
-      'instruction/embedding',
+      EMBEDDING,
       [environments.NUM_HASH_BUCKETS, INSTRUCTION_EMBEDDING_SIZE],
       stddev=environments.NUM_HASH_BUCKETS ** -.5)
   lstm.init_lstm(initializer, 'instruction/lstm', INSTRUCTION_EMBEDDING_SIZE,
@@ -59,7 +61,7 @@ def encode(params, ids):
   Returns:
     float32 [N, 64], zeros where there is no word.
   """
-  embedding = _look_up(params['instruction/embedding'], ids)
+  embedding = _look_up(params[EMBEDDING], ids)
   gates = lstm.lstm_gates(params, 'instruction/lstm', embedding)
   zeros = tf.zeros([tf.shape(ids)[0], INSTRUCTION_LSTM_SIZE])
 

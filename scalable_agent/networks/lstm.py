@@ -60,3 +60,29 @@ def lstm_step(params, name, gates, state):
   i, j, f, o = tf.split(gates, 4, axis=-1)
   c = tf.sigmoid(f + 1.) * state.c + tf.sigmoid(i) * tf.tanh(j)
   return LSTMState(c, tf.sigmoid(o) * tf.tanh(c))
+
+
+def reset(state, done):
+  """Returns an `LSTMState` that is zero where bool [B] `done`."""
+  keep = tf.cast(~done, tf.float32)[:, tf.newaxis]
+  return LSTMState(state.c * keep, state.h * keep)
+
+
+def lstm_unroll(params, name, gates, done, state):
+  """Makes T steps of an LSTM.
+
+  Args:
+    params: As in `lstm_gates`.
+    name: As in `lstm_gates`.
+    gates: float32 [T, B, 4 units], of `lstm_gates`.
+    done: bool [T, B], where the state is reset before the step.
+    state: The `LSTMState` before the first step, float32 [B, units].
+
+  Returns:
+    The outputs of all steps, float32 [T * B, units], and the last `LSTMState`.
+  """
+  outputs = []
+  for gates_t, done_t in zip(tf.unstack(gates), tf.unstack(done)):
+    state = lstm_step(params, name, gates_t, reset(state, done_t))
+    outputs.append(state.h)
+  return tf.concat(outputs, axis=0), state

@@ -3,7 +3,8 @@
 A torso is a class with three methods:
 
 * `__init__(frame_shape)` takes the observation's shape without batch, a tuple.
-  It raises `ValueError` if the torso does not fit that shape.
+  It raises `ValueError` if the torso does not fit that shape. Where it also
+  takes `channel_multiplier`, --channel_multiplier may be other than 1.
 * `init(initializer)` makes the weights with a `layers.Initializer` and returns
   the size of the output, an int.
 * `apply(params, frame)` takes a dict of the weights by the names that `init`
@@ -20,13 +21,16 @@ example, and says how --network names it.
 """
 
 import importlib
+import inspect
 
 import tensorflow as tf
 
 from scalable_agent.networks import layers
 
-_WHAT_FITS = ('images need deep or shallow, vectors need vector. '
-              'An image has the shape (height, width, channels).')
+_WHAT_FITS = ('images need deep, shallow, small or reactor, vectors need '
+              'vector. An image has the shape (height, width, channels).')
+_SMALLEST_SHALLOW = 20
+_SMALLEST_REACTOR = 36
 
 
 class Deep:
@@ -34,14 +38,15 @@ class Deep:
 
   first_kernel = 'section_0/conv/w'
 
-  def __init__(self, frame_shape):
+  def __init__(self, frame_shape, channel_multiplier=1):
     if len(frame_shape) != 3:
       raise ValueError(_WHAT_FITS)
     self._frame_shape = frame_shape
+    self._units = [channel_multiplier * n for n in (16, 32, 32)]
 
   def init(self, initializer):
     height, width, channels = self._frame_shape
-    for i, units in enumerate([16, 32, 32]):
+    for i, units in enumerate(self._units):
       initializer.linear(f'section_{i}/conv', 3, 3, channels, units)
       for j in range(2):
         for k in range(2):
@@ -74,19 +79,21 @@ class Shallow:
 
   first_kernel = 'conv_0/w'
 
-  def __init__(self, frame_shape):
+  def __init__(self, frame_shape, channel_multiplier=1):
     if len(frame_shape) != 3:
       raise ValueError(_WHAT_FITS)
     height, width, self._channels = frame_shape
+    self._units = [channel_multiplier * n for n in (16, 32)]
+    if min(height, width) < _SMALLEST_SHALLOW:
+      raise ValueError(f'shallow needs images of at least {_SMALLEST_SHALLOW} '
+                       f'x {_SMALLEST_SHALLOW} pixels, small and deep take '
+                       'smaller ones too.')
     height, width = (((n - 8) // 4 + 1 - 4) // 2 + 1 for n in (height, width))
-    if height < 1 or width < 1:
-      raise ValueError('shallow needs images of at least 20 x 20 pixels, deep '
-                       'takes smaller ones too.')
-    self._flat_size = height * width * 32
+    self._flat_size = height * width * self._units[1]
 
   def init(self, initializer):
-    initializer.linear('conv_0', 8, 8, self._channels, 16)
-    initializer.linear('conv_1', 4, 4, 16, 32)
+    initializer.linear('conv_0', 8, 8, self._channels, self._units[0])
+    initializer.linear('conv_1', 4, 4, *self._units)
     initializer.linear('linear', self._flat_size, 256)
     return 256
 
@@ -94,6 +101,67 @@ class Shallow:
     out = tf.nn.relu(layers.conv(params, 'conv_0', frame, 4, 'VALID'))
     out = tf.nn.relu(layers.conv(params, 'conv_1', out, 2, 'VALID'))
     return tf.nn.relu(layers.linear(params, 'linear', layers.flatten(out)))
+
+
+class Small:
+  """A convolution and a linear layer, for images of a few pixels.
+
+  It is the network of MinAtar (Young and Tian, 2019), whose images are 10 x 10,
+  but padded, so that it takes images of any size.
+  """
+
+  first_kernel = 'conv/w'
+
+  def __init__(self, frame_shape, channel_multiplier=1):
+    if len(frame_shape) != 3:
+      raise ValueError(_WHAT_FITS)
+    self._height, self._width, self._channels = frame_shape
+    self._units = 16 * channel_multiplier
+
+  def init(self, initializer):
+    initializer.linear('conv', 3, 3, self._channels, self._units)
+    initializer.linear('linear', self._height * self._width * self._units, 128)
+    return 128
+
+  def apply(self, params, frame):
+    out = tf.nn.relu(layers.conv(params, 'conv', frame, 1, 'SAME'))
+    return tf.nn.relu(layers.linear(params, 'linear', layers.flatten(out)))
+
+
+class Reactor:
+  """Three convolutions and a linear layer (Gruslys et al., 2018, Table 3).
+
+  After each, both the positive and the negative part go on.
+  """
+
+  first_kernel = 'conv_0/w'
+  _CONVOLUTIONS = (8, 4, 16), (4, 2, 32), (3, 1, 32)  # Size, stride, channels.
+
+  def __init__(self, frame_shape, channel_multiplier=1):
+    if len(frame_shape) != 3:
+      raise ValueError(_WHAT_FITS)
+    self._height, self._width, self._channels = frame_shape
+    if min(self._height, self._width) < _SMALLEST_REACTOR:
+      raise ValueError(f'reactor needs images of at least {_SMALLEST_REACTOR} '
+                       f'x {_SMALLEST_REACTOR} pixels, small and deep take '
+                       'smaller ones too.')
+    self._multiplier = channel_multiplier
+
+  def init(self, initializer):
+    height, width, channels = self._height, self._width, self._channels
+    for i, (size, stride, units) in enumerate(self._CONVOLUTIONS):
+      units *= self._multiplier
+      initializer.linear(f'conv_{i}', size, size, channels, units)
+      height, width = ((n - size) // stride + 1 for n in (height, width))
+      channels = 2 * units
+    initializer.linear('linear', height * width * channels, 128)
+    return 2 * 128
+
+  def apply(self, params, frame):
+    out = frame
+    for i, (_, stride, _) in enumerate(self._CONVOLUTIONS):
+      out = tf.nn.crelu(layers.conv(params, f'conv_{i}', out, stride, 'VALID'))
+    return tf.nn.crelu(layers.linear(params, 'linear', layers.flatten(out)))
 
 
 class Vector:
@@ -116,7 +184,20 @@ class Vector:
     return tf.nn.relu(layers.linear(params, 'linear_1', out))
 
 
-TORSOS = dict(deep=Deep, shallow=Shallow, vector=Vector)
+TORSOS = dict(deep=Deep, shallow=Shallow, small=Small, reactor=Reactor,
+              vector=Vector)
+
+
+def choose(frame_shape):
+  """Returns the name of the torso that `auto` stands for.
+
+  Args:
+    frame_shape: The observation's shape without batch, a tuple of ints.
+  """
+  if len(frame_shape) == 1:
+    return 'vector'
+  is_small = min(frame_shape[:2]) < _SMALLEST_SHALLOW
+  return 'small' if is_small else 'shallow'
 
 
 def find(name):
@@ -159,22 +240,32 @@ def find(name):
   return torso
 
 
-def make(name, frame_shape):
+def make(name, frame_shape, channel_multiplier=1):
   """Makes a torso.
 
   Args:
     name: As in `find`.
     frame_shape: The observation's shape without batch, a tuple of ints.
+    channel_multiplier: What the channels of its convolutions are multiplied by,
+      an int.
 
   Returns:
     An instance of the class that `find` returns.
 
   Raises:
-    ValueError: There is no such torso, or it does not fit the shape.
+    ValueError: There is no such torso, it does not fit the shape, or it has no
+      channels to be multiplied.
   """
   torso = find(name)
+  options = {}
+  if channel_multiplier != 1:
+    options = dict(channel_multiplier=channel_multiplier)
+    if 'channel_multiplier' not in inspect.signature(torso).parameters:
+      raise ValueError(
+          f'--channel_multiplier={channel_multiplier} cannot work: '
+          f'--network={name} does not take it.')
   try:
-    return torso(frame_shape)
+    return torso(frame_shape, **options)
   except ValueError as e:
     raise ValueError(f'--network={name} does not fit observations of shape '
                      f'{frame_shape}: {e}') from e

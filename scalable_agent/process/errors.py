@@ -1,6 +1,10 @@
 """Says errors in one line."""
 
 
+class Failure(RuntimeError):
+  """Why a run cannot go on; the message is one line."""
+
+
 def first_line(error):
   """Returns what an exception says in its first line, or else its type."""
   if isinstance(error, OSError) and error.strerror:

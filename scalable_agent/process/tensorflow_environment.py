@@ -1,13 +1,23 @@
-"""Environment variables that TensorFlow reads when it is loaded."""
+"""What TensorFlow is told before it is loaded, and what it is not to say."""
 
+import contextlib
 import os
 import platform
+import subprocess
+import sys
+
+from absl import logging
+
+from scalable_agent.process import nvidia
+
+_NVIDIA_DRIVER = '/proc/driver/nvidia'
+_WARNINGS, _NOTHING = '1', '3'
 
 
 def prepare():
-  """Sets them, except those that the user has set. Call before TensorFlow loads.
+  """Sets environment variables, except those that the user has set.
 
-  The processes that this one starts inherit them.
+  Call before TensorFlow loads. The processes that this one starts inherit them.
   """
   # TensorFlow Probability is built on it; TensorFlow would load another Keras.
   os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')
@@ -15,3 +25,45 @@ def prepare():
   # they are the faster ones with AVX2 too.
   if platform.machine() == 'x86_64':
     os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
+  # Without a driver TensorFlow reports as errors that there is no GPU. What
+  # does go wrong is raised in Python.
+  os.environ.setdefault(
+      'TF_CPP_MIN_LOG_LEVEL',
+      _WARNINGS if os.path.exists(_NVIDIA_DRIVER) else _NOTHING)
+  logging.get_absl_logger().addFilter(_is_for_users)
+
+
+def load():
+  """Prepares and loads TensorFlow, if that has not been done."""
+  if 'tensorflow' in sys.modules:
+    return
+  prepare()
+  nvidia.load_libraries()
+  with _without_chatter():
+    import tensorflow as tf
+  tf.get_logger().setLevel('WARNING')
+
+
+@contextlib.contextmanager
+def _without_chatter():
+  """Drops what libraries write to stderr before they look at a log level.
+
+  A process of its own drops it, since what is not dropped is to be seen even if
+  a library ends this one.
+  """
+  error = os.dup(2)
+  with subprocess.Popen(
+      ['sed', '-u', r'/^I0000 \|^WARNING: All log messages before absl/d'],
+      stdin=subprocess.PIPE, stdout=error, start_new_session=True) as sed:
+    os.dup2(sed.stdin.fileno(), 2)
+    try:
+      yield
+    finally:
+      os.dup2(error, 2)
+      os.close(error)
+
+
+def _is_for_users(record):
+  """Whether a line is none of those that TensorFlow writes at every save."""
+  return (record.levelno > logging.converter.STANDARD_INFO or
+          f'{os.sep}tensorflow{os.sep}' not in record.pathname)

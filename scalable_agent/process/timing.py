@@ -8,7 +8,14 @@ import time
 class StageTimes:
   """Adds up wall time by stage. Stages may be timed by several threads."""
 
-  def __init__(self):
+  def __init__(self, annotate=contextlib.nullcontext):
+    """Initializes the times.
+
+    Args:
+      annotate: A function of a stage's name that returns a context manager, in
+        which the stage's block then runs.
+    """
+    self._annotate = annotate
     self._seconds = {}
     self._lock = threading.Lock()
 
@@ -17,7 +24,8 @@ class StageTimes:
     """Adds the time spent in the `with` block to stage `name`."""
     start = time.perf_counter()
     try:
-      yield
+      with self._annotate(name):
+        yield
     finally:
       elapsed = time.perf_counter() - start
       with self._lock:

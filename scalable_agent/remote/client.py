@@ -12,6 +12,7 @@ from absl import logging
 import grpc
 import numpy as np
 
+from scalable_agent.process import errors
 from scalable_agent.process import threads
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
@@ -40,7 +41,7 @@ _Connection = collections.namedtuple(
     '_Connection', 'session life levels unroll_layout')
 
 
-class Refused(RuntimeError):
+class Refused(errors.Failure):
   """The learner will not work with this actor; the message says why."""
 
 
@@ -200,7 +201,9 @@ class LearnerClient:
             policy_version=np.int64(unroll.policy_version % _LIFE),
             agent_state=unroll.agent_state,
             env_outputs=unroll.env_outputs,
-            agent_outputs=unroll.agent_outputs))
+            agent_outputs=unroll.agent_outputs,
+            gradient=unroll.gradient,
+            stream=np.int64(0 if unroll.stream == () else unroll.stream)))
         for sequence, unroll in enumerate(unrolls, first)
         if unroll.policy_version // _LIFE == connection.life]
     return wire.join(messages), len(messages)

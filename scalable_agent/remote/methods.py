@@ -214,6 +214,7 @@ class Methods:
       raise _bad(str(e)) from e
 
   def _decode(self, message):
+    """Returns a list of pairs: an `ActorOutput` and its sequence number."""
     unrolls = wire.decode_all(self._unroll_layout, message)
     if len({int(unroll.session) for unroll in unrolls}) > 1:
       raise _bad('the unrolls are not of one session')
@@ -222,23 +223,27 @@ class Methods:
     if snapshot and newest > snapshot.version:
       raise _bad(
           f'policy_version is {newest}, and the newest is {snapshot.version}')
-    return unrolls
+    return [(self._output(unroll), int(unroll.sequence)) for unroll in unrolls]
 
   def _put_at_once(self, unrolls, session):
     """Puts unrolls into the queue, but those for which that has been done.
 
+    Args:
+      unrolls: Of `_decode`.
+      session: Whose they are.
+
     Returns:
       A list of those for which there is no room yet.
     """
-    for i, unroll in enumerate(unrolls):
-      if unroll.sequence <= session.sequence:
+    for i, (unroll, sequence) in enumerate(unrolls):
+      if sequence <= session.sequence:
         continue
       try:
-        if not self._put_unroll(self._output(unroll), self._on_room):
+        if not self._put_unroll(unroll, self._on_room):
           return unrolls[i:]
       except staging.Closed as e:
         raise self.end(session) from e
-      session.sequence = int(unroll.sequence)
+      session.sequence = sequence
     return []
 
   def _output(self, unroll):
@@ -247,7 +252,9 @@ class Methods:
         agent_state=unroll.agent_state,
         env_outputs=unroll.env_outputs,
         agent_outputs=unroll.agent_outputs,
-        policy_version=np.int64(unroll.policy_version))
+        gradient=unroll.gradient,
+        policy_version=np.int64(unroll.policy_version),
+        stream=(int(unroll.session), int(unroll.stream)))
 
   def _on_room(self):
     """Called by another thread when there is room in the queue."""

@@ -10,11 +10,12 @@ import tree
 
 from scalable_agent import config as config_lib
 from scalable_agent import environments
+from scalable_agent import frame_stacks
 from scalable_agent.environments import ArraySpec
-from scalable_agent.remote import frame_stacks
+from scalable_agent.remote import stacked_layout
 from scalable_agent.remote import wire
 
-VERSION = 3
+VERSION = 4
 SERVICE = 'scalable_agent.Learner'
 # Metadata of streams: the number of the session.
 SESSION_KEY = 'session'
@@ -24,8 +25,10 @@ MAX_EPISODES_PER_CALL = 4096
 MAX_CALL_BYTES = 4 << 20
 
 # Settings that both ends need alike: what is in an unroll, and what the weights
-# mean. The rest of the configuration is each job's own.
+# mean. The rest of the configuration is each job's own, but for what the loss
+# depends on where workers of A3C compute it.
 SHARED_SETTINGS = config_lib.names(config_lib.ACTORS)
+_SETTINGS_OF_WORKERS = config_lib.names(config_lib.WORKERS)
 
 # Those in an agreement that no flag sets.
 _NAMES = dict(
@@ -36,13 +39,15 @@ _MAX_QUOTED = 200
 
 UnrollMessage = collections.namedtuple(
     'UnrollMessage', 'session sequence level policy_version agent_state '
-    'env_outputs agent_outputs')
+    'env_outputs agent_outputs gradient stream',
+    defaults=((), np.int64(0)))
 UnrollMessage.__doc__ = """An `ActorOutput` on its way.
 
   session: uint64, who sends it, as the learner named it.
   sequence: int64, counts the unrolls of a session, so that one that is sent
     again because its answer was lost is taken once.
   level: int32, index into the learner's levels.
+  stream: int64, an environment, among those of the session.
   Others: See `trajectories.ActorOutput`.
 """
 
@@ -77,7 +82,9 @@ _MAX_LAYOUTS = 256
 
 def agreement(config, num_actions, observation_spec):
   """Returns what has to be equal at both ends, a dict that JSON can hold."""
-  settings = {name: getattr(config, name) for name in SHARED_SETTINGS}
+  names = SHARED_SETTINGS + (
+      _SETTINGS_OF_WORKERS if config.architecture == 'a3c' else ())
+  settings = {name: getattr(config, name) for name in names}
   return dict(
       protocol=VERSION, **settings, num_actions=int(num_actions),
       observations=[[list(map(int, spec.shape)), np.dtype(spec.dtype).name]
@@ -143,10 +150,37 @@ def unroll_layout(agent_state, agent_output, observation_spec, unroll_length,
     unroll_length: T, in agent steps.
     num_levels: Levels that the learner knows.
   """
+  template, bounds = _unroll_template(
+      agent_state, agent_output, observation_spec, unroll_length, num_levels)
+  if len(observation_spec) == 1 and frame_stacks.is_stack(observation_spec[0]):
+    return stacked_layout.StackedLayout(template, bounds)
+  return wire.Layout(template, bounds)
+
+
+def gradient_layout(gradient, agent_output, unroll_length, num_levels):
+  """Returns the `wire.Layout` of `UnrollMessage`s with gradients.
+
+  They have no observations and no core state, which their learner needs not.
+
+  Args:
+    gradient: A `Gradient` of arrays.
+    agent_output: As for `unroll_layout`.
+    unroll_length: As for `unroll_layout`.
+    num_levels: As for `unroll_layout`.
+  """
+  template, bounds = _unroll_template(
+      (), agent_output, (), unroll_length, num_levels)
+  return wire.Layout(template._replace(gradient=_repeat(gradient)), bounds)
+
+
+def _unroll_template(agent_state, agent_output, observation_spec, unroll_length,
+                     num_levels):
+  """Returns an `UnrollMessage` of specs, and the bounds of its values."""
   one = lambda nest: tree.map_structure(lambda leaf: leaf[0], nest)
   num_actions = agent_output.policy_logits.shape[-1]
   template = UnrollMessage(
       session=_UINT64, sequence=_INT64, level=_INT32, policy_version=_INT64,
+      stream=_INT64,
       agent_state=_repeat(one(agent_state)),
       env_outputs=_repeat(_step_output(observation_spec), unroll_length + 1),
       agent_outputs=_repeat(one(agent_output), unroll_length + 1))
@@ -156,9 +190,7 @@ def unroll_layout(agent_state, agent_output, observation_spec, unroll_length,
           'level': (0, num_levels - 1),
           'policy_version': (0, _MAX_INT64),
           'agent_outputs.action': (0, num_actions - 1)})
-  if len(observation_spec) == 1 and frame_stacks.is_stack(observation_spec[0]):
-    return frame_stacks.StackedLayout(template, bounds)
-  return wire.Layout(template, bounds)
+  return template, bounds
 
 
 def max_unrolls_per_call(layout):

@@ -1,17 +1,37 @@
 """Learning curves as pictures."""
 
+import collections
 import io
 import math
 
 from matplotlib import figure as figure_lib
+from matplotlib import ticker
 import numpy as np
+from PIL import Image
 
 from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
+from scalable_agent.results import scores
 
 WINDOW = 100
 _GRID = 400
 _COLUMNS = 4
+# Of a panel, in inches. A panel is as wide as it is on a telephone, so that its
+# text is as large as that of the page.
+_WIDTH, _HEIGHT, _LEGEND_LINE = 4.4, 2.9, .19
+_LEFT, _RIGHT, _TOP, _BOTTOM = .62, .12, .3, .48
+_DPI = 160
+_COLOURS = 64
+
+Line = collections.namedtuple('Line', 'label colour episodes hours')
+Line.__doc__ = """The learning curve of an agent on a level.
+
+  label: String.
+  colour: Of `matplotlib`, the agent's on all levels.
+  episodes: A list of `runs.Episodes`, one of each run.
+  hours: The same with hours of training in place of frames, float64, of those
+    runs whose hours are known.
+"""
 
 
 def moving_mean(values, window=WINDOW):
@@ -45,62 +65,95 @@ def over_seeds(all_episodes):
           np.nanmax(curves, axis=0))
 
 
-def episodes_by_agent(agents, level):
-  """The episodes of a level, as it is scored, of those agents that have any.
+def lines(agents, level):
+  """The learning curves of a level, as it is scored.
 
   Args:
     agents: A dict of name to a list of `runs.Run`s.
     level: The level's name.
 
   Returns:
-    A dict of the agent's name to a list of `runs.Episodes`, one of each seed.
+    A list of `Line`s, one for each agent that has an episode there.
   """
-  found = {}
-  for agent, seeds in agents.items():
-    episodes = [run.episodes[name] for run in seeds
-                for name in runs_lib.levels_of(run)
-                if name in run.episodes and published.find(name)[1] == level]
-    if episodes:
-      found[agent] = episodes
+  found = []
+  for i, (agent, agent_runs) in enumerate(agents.items()):
+    those = [(run, run.episodes[name]) for run in agent_runs
+             for name in runs_lib.levels_of(run)
+             if name in run.episodes and published.find(name)[1] == level]
+    if those:
+      found.append(Line(
+          f'{agent} ({scores.count_text([run for run, _ in those])})', f'C{i}',
+          [episodes for _, episodes in those],
+          [runs_lib.in_hours(run, episodes) for run, episodes in those
+           if run.clock is not None]))
   return found
 
 
-def _plot(axis, level, by_agent):
-  for i, (agent, all_episodes) in enumerate(by_agent.items()):
-    colour = f'C{i}'
-    if len(all_episodes) == 1:
-      axis.plot(all_episodes[0].frames / 1e6, all_episodes[0].returns, '.',
-                markersize=2, alpha=.25, color=colour)
-    frames, mean, low, high = over_seeds(all_episodes)
-    seeds = '1 seed' if len(all_episodes) == 1 else f'{len(all_episodes)} seeds'
-    axis.plot(frames / 1e6, mean, color=colour, label=f'{agent} ({seeds})')
-    axis.fill_between(frames / 1e6, low, high, color=colour, alpha=.25)
+def _draw_line(axis, line, all_episodes):
+  if len(all_episodes) == 1:
+    axis.plot(all_episodes[0].frames, all_episodes[0].returns, '.',
+              markersize=2, alpha=.25, color=line.colour, rasterized=True)
+  frames, mean, low, high = over_seeds(all_episodes)
+  axis.plot(frames, mean, color=line.colour, label=line.label)
+  axis.fill_between(frames, low, high, color=line.colour, alpha=.25)
+
+
+def _draw_panel(figure, place, level, level_lines, in_hours):
+  """Draws a panel into a rectangle, left, bottom, width, height in inches."""
+  left, bottom, width, height = place
+  legend_height = height - _HEIGHT
+  total = np.tile(figure.get_size_inches(), 2)
+  axis = figure.add_axes(np.divide([
+      left + _LEFT, bottom + _BOTTOM + legend_height,
+      width - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM], total))
+  for line in level_lines:
+    episodes = line.hours if in_hours else line.episodes
+    if episodes:
+      _draw_line(axis, line, episodes)
+  if in_hours and axis.get_xlim()[1] < 1:
+    axis.xaxis.set_major_formatter(
+        ticker.FuncFormatter(lambda hours, unused_place: f'{60 * hours:.3g}'))
+    unit = 'minutes of training'
+  else:
+    unit = 'hours of training' if in_hours else 'environment frames'
   limits = axis.get_ylim()
   benchmark, _ = published.find(level)
   if benchmark:
-    for scores, style in ((benchmark.human, '--'), (benchmark.random, ':')):
-      axis.axhline(scores[level], color='grey', linestyle=style, linewidth=1)
+    for level_scores, style in ((benchmark.human, '--'),
+                                (benchmark.random, ':')):
+      axis.axhline(
+          level_scores[level], color='grey', linestyle=style, linewidth=1)
   axis.set_ylim(limits)
   # A name may have dollars in it, and is no formula.
-  axis.set_title(level, parse_math=False)
-  axis.set_xlabel('environment frames (millions)')
-  axis.set_ylabel('return of an episode')
+  axis.set_title(level, fontsize=10, parse_math=False)
+  axis.set_xlabel(unit, fontsize=9)
+  axis.set_ylabel('return of an episode', fontsize=9)
+  axis.tick_params(labelsize=8)
+  if not in_hours:
+    axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=''))
+  axis.yaxis.set_major_formatter(ticker.EngFormatter(sep=''))
+  axis.xaxis.set_major_locator(ticker.MaxNLocator(6))
   axis.grid(alpha=.3)
-  for text in axis.legend(loc='best', fontsize='small').get_texts():
+  # Below the picture, where it covers no curve.
+  legend = figure.legend(
+      handles=axis.get_legend_handles_labels()[0], loc='lower left',
+      bbox_to_anchor=(left / total[0], bottom / total[1]), frameon=False,
+      fontsize=8, borderpad=.2, labelspacing=.3)
+  for text in legend.get_texts():
     text.set_parse_math(False)
 
 
-def draw(panels, columns=_COLUMNS):
+def draw(panels, in_hours=False, columns=_COLUMNS):
   """Draws learning curves.
 
   Of each agent the mean over the last 100 episodes is a line. With several
-  seeds it is their mean, shaded from the least to the greatest of them. With a
+  runs it is their mean, shaded from the least to the greatest of them. With a
   single one its episodes are points. A human's score is dashed and that of
   random actions dotted, where they lie within the picture.
 
   Args:
-    panels: A dict of level to what `episodes_by_agent` returns of it; it has
-      one at least.
+    panels: A dict of level to what `lines` returns of it; it has one at least.
+    in_hours: Whether to draw over the hours of training instead of frames.
     columns: Panels side by side at the most.
 
   Returns:
@@ -108,10 +161,21 @@ def draw(panels, columns=_COLUMNS):
   """
   columns = min(columns, len(panels))
   rows = math.ceil(len(panels) / columns)
-  figure = figure_lib.Figure(figsize=(6 * columns, 4 * rows))
-  for i, (level, by_agent) in enumerate(panels.items()):
-    _plot(figure.add_subplot(rows, columns, i + 1), level, by_agent)
-  figure.tight_layout()
+  height = _HEIGHT + _LEGEND_LINE * max(map(len, panels.values())) + .05
+  figure = figure_lib.Figure(figsize=(_WIDTH * columns, height * rows))
+  for i, (level, level_lines) in enumerate(panels.items()):
+    row, column = divmod(i, columns)
+    _draw_panel(figure, (_WIDTH * column, height * (rows - 1 - row), _WIDTH,
+                         height), level, level_lines, in_hours)
   png = io.BytesIO()
-  figure.savefig(png, format='png', dpi=100)
-  return png.getvalue()
+  figure.savefig(png, format='png', dpi=_DPI)
+  return _with_few_colours(png)
+
+
+def _with_few_colours(png):
+  """A fraction of the size, for pages with a hundred pictures."""
+  smaller = io.BytesIO()
+  with Image.open(png) as image:
+    image.convert('RGB').quantize(_COLOURS, dither=Image.Dither.NONE).save(
+        smaller, 'png', optimize=True)
+  return smaller.getvalue()

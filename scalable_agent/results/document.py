@@ -2,21 +2,26 @@
 
 import collections
 
+from scalable_agent import suites
+from scalable_agent.results import agents as agents_lib
 from scalable_agent.results import curves
 from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
+from scalable_agent.results import scores
 from scalable_agent.results import tables
+from scalable_agent.results import videos
 
 Heading = collections.namedtuple('Heading', 'text')
 Paragraph = collections.namedtuple('Paragraph', 'text')
 Picture = collections.namedtuple('Picture', 'level png')
 Picture.__doc__ = """The learning curve of a level; `png` is bytes."""
 
-Section = collections.namedtuple('Section', 'benchmark levels agents')
-Section.__doc__ = """What a part of the report is about.
+Section = collections.namedtuple('Section', 'title benchmark levels agents')
+Section.__doc__ = """What a part of the report is about: a suite.
 
-  benchmark: A `published.Benchmark`, or None for levels of no suite.
-  levels: All levels of the suite, or those that runs have.
+  title: What to call it.
+  benchmark: A `published.Benchmark`, or None where nothing is published.
+  levels: All levels of a benchmark, or those that runs have.
   agents: A dict of name to a list of `runs.Run`s, those that belong here.
 """
 
@@ -25,87 +30,149 @@ TITLE = 'Scores and learning curves'
 _HOW_SCORED = (
     'A score is the mean return of whole episodes, unclipped: of the test '
     'episodes where a run was tested (--mode=test), else of the last 100 '
-    'training episodes of each seed. After ± is its standard error, over '
-    'seeds, or over the episodes of a single one. Frames are environment '
-    'frames of a run, the fewest among its seeds; those of a multi-task agent '
-    'are over all levels.')
+    'training episodes of each run. After ± is its standard error, over runs, '
+    'or over the episodes of a single one. Frames are environment frames of a '
+    'run, the fewest among those of an agent; those of a multi-task agent are '
+    'over all levels.')
 _HOW_NORMALIZED = (
     'Human-normalised: 0 % is the score of random actions, 100 % that of a '
     'human. Statistics are of the levels that have a score; "incomplete" marks '
     'those that lack some. "As printed" are the paper\'s own figures, the '
     'other columns are computed from its table of levels.')
 _HOW_DRAWN = (
-    'Lines are means over the last 100 episodes and over seeds, shaded from '
-    'the least to the greatest seed; points are the episodes of a single seed. '
-    'Dashed: a human. Dotted: random actions.')
+    'Lines are means over the last 100 episodes and over runs, shaded from the '
+    'least to the greatest run; points are the episodes of a single run. '
+    'Dashed: a human. Dotted: random actions. Hours are those of training, all '
+    'starts of a run together.')
+_TITLES = {'gym': 'Gymnasium', 'dmlab': 'Other levels of DeepMind Lab',
+           'synthetic': 'Synthetic levels'}
+_NO_SUITE = 'Other levels'
 
 
-def sections(agents):
-  """Sorts what there is to tell by suites.
+def _title(level):
+  """What to call the suite of a level of which nothing is published."""
+  try:
+    return _TITLES[suites.find(level).name]
+  except LookupError:
+    return _NO_SUITE
+
+
+def sections(groups):
+  """Sorts what there is to tell by suites, and names agents in each of them.
 
   Args:
-    agents: A dict of name to a list of `runs.Run`s.
+    groups: A list of lists of `runs.Run`s, as `agents.group` returns.
 
   Returns:
     A list of `Section`s.
   """
   found = {}
-  for agent, seeds in agents.items():
-    for run in seeds:
+  for i, agent_runs in enumerate(groups):
+    for run in agent_runs:
       for name in runs_lib.levels_of(run):
         benchmark, level = published.find(name)
-        key = benchmark and benchmark.name
-        section = found.setdefault(key, Section(
-            benchmark, list(benchmark.levels) if benchmark else [], {}))
-        section.agents[agent] = seeds
+        title = benchmark.name if benchmark else _title(name)
+        section = found.setdefault(title, Section(
+            title, benchmark, list(benchmark.levels) if benchmark else [], {}))
+        section.agents[i] = agent_runs
         if level not in section.levels:
           section.levels.append(level)
-  # What belongs to no suite comes last.
-  return sorted(found.values(), key=lambda section: section.benchmark is None)
+  named = [section._replace(
+      agents=agents_lib.name(list(section.agents.values())))
+           for section in found.values()]
+  # What is published comes first.
+  return sorted(named, key=lambda section: section.benchmark is None)
 
 
-def _runs_table(agents):
-  rows = [[run.logdir, agent, str(run.config.get('seed', tables.MISSING)),
-           tables.millions(run.frames),
-           str(sum(len(e.returns) for e in run.episodes.values())),
-           str(sum(map(len, run.tested.values())))]
-          for agent, seeds in agents.items() for run in seeds]
+def _runs_table(named):
+  """Every run, with the name that its agent has in each of the sections."""
+  rows = {}
+  for section in named:
+    for agent, agent_runs in section.agents.items():
+      for run in agent_runs:
+        hours = tables.MISSING if run.clock is None else tables.number(
+            run.clock.hours[-1])
+        rows.setdefault(run.logdir, [
+            run.logdir, agent, str(run.config.get('seed', tables.MISSING)),
+            tables.millions(run.frames), hours,
+            str(sum(len(e.returns) for e in run.episodes.values())),
+            str(sum(map(len, run.tested.values())))])
   return tables.Table(
-      ['run', 'agent', 'seed', 'trained on', 'training episodes',
+      ['run', 'agent', 'seed', 'trained on', 'hours', 'training episodes',
        'test episodes'],
-      rows)
+      list(rows.values()))
 
 
-def build(agents):
+def pictures(section):
+  """Returns the curves of a section, a list of `Picture`s.
+
+  Those over hours stand behind those over frames, where hours are known.
+  """
+  found = []
+  for level in section.levels:
+    lines = curves.lines(section.agents, level)
+    if lines:
+      found.append(Picture(level, curves.draw({level: lines})))
+    if any(line.hours for line in lines):
+      found.append(Picture(
+          f'{level} by hours', curves.draw({level: lines}, in_hours=True)))
+  return found
+
+
+def _scores(section):
+  """The tables of a section's scores, and the levels that have no run."""
+  benchmark, agents = section.benchmark, section.agents
+  if not benchmark:
+    return [tables.plain_table(section.levels, agents)], []
+  idle = [level for level in section.levels if not any(
+      scores.score(agent_runs, level).runs for agent_runs in agents.values())]
+  played = [level for level in section.levels if level not in idle]
+  return [tables.suite_table(benchmark, agents),
+          tables.level_table(benchmark, agents, played)], idle
+
+
+def _belongs_to(section):
+  def level_of(name):
+    _, level = published.find(name)
+    return level if level in section.levels else None
+  return level_of
+
+
+def _build_section(section):
+  found, idle = _scores(section)
+  blocks = [Heading(section.title), *found]
+  drawn = pictures(section)
+  if drawn:
+    blocks += [Heading(f'{section.title}: learning curves'), *drawn]
+  filmed = videos.find(section.agents, _belongs_to(section))
+  if filmed:
+    blocks += [Heading(f'{section.title}: test episodes'), *filmed]
+  if idle:
+    blocks += [Heading(f'{section.title}: levels without a run'),
+               tables.published_table(section.benchmark, idle)]
+  return blocks
+
+
+def build(named):
   """Builds the report.
 
   Args:
-    agents: A dict of name to a list of `runs.Run`s, as `runs.group` returns.
+    named: A list of `Section`s.
 
   Returns:
-    A list of `Heading`, `Paragraph`, `tables.Table` and `Picture`.
+    A list of `Heading`, `Paragraph`, `tables.Table`, `Picture` and
+    `videos.Video`.
   """
-  blocks = [Heading('Runs'), _runs_table(agents), Paragraph(_HOW_SCORED)]
-  found = sections(agents)
-  for benchmark, levels, those in found:
-    if benchmark:
-      blocks += [
-          Heading(benchmark.name), Paragraph(_HOW_NORMALIZED),
-          tables.suite_table(benchmark, those),
-          Paragraph(f'Published scores: {benchmark.source}.'),
-          tables.level_table(benchmark, those)]
-    else:
-      blocks += [Heading('Other levels'), tables.plain_table(levels, those)]
-  blocks += [Heading('Learning curves'), Paragraph(_HOW_DRAWN)]
-  missing = []
-  for section in found:
-    for level in section.levels:
-      by_agent = curves.episodes_by_agent(agents, level)
-      if by_agent:
-        blocks.append(Picture(level, curves.draw({level: by_agent})))
-      else:
-        missing.append(level)
-  if missing:
-    blocks.append(Paragraph(
-        'No episode has finished on: ' + ', '.join(missing) + '.'))
+  blocks = [block for section in named for block in _build_section(section)]
+  blocks += [Heading('How to read this'), Paragraph(_HOW_SCORED)]
+  sources = dict.fromkeys(section.benchmark.source for section in named
+                          if section.benchmark)
+  if sources:
+    blocks += [Paragraph(_HOW_NORMALIZED),
+               Paragraph(f'Published scores: {"; ".join(sources)}.')]
+  blocks += [Paragraph(_HOW_DRAWN), Heading('Runs'), _runs_table(named)]
+  for section in named:
+    found = agents_lib.settings_tables(section.agents)
+    if found:
+      blocks += [Heading(f'{section.title}: settings'), *found]
   return blocks

@@ -1,36 +1,61 @@
-"""A report as one HTML page that needs nothing else, not even scripts."""
+"""A report as one HTML page that needs no scripts, and no file but videos."""
 
 import base64
 import html
 
 from scalable_agent.results import document
 from scalable_agent.results import tables
+from scalable_agent.results import videos
+
+# Cells with more characters are text: read from the left, and broken into lines
+# where they stay in sight.
+_LONG = 24
 
 _STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; padding: 0 1rem;
-  max-width: 100rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
+:root { color-scheme: light dark; --line: #8884; --soft: #8882; }
+* { box-sizing: border-box; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 1.5rem auto;
+  padding: 0 1rem; max-width: 110rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.2rem; }
 p { max-width: 50rem; }
-.table { overflow: auto; max-height: 85vh; border: 1px solid var(--line);
-  border-radius: 6px; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums;
-  width: 100%; }
-th, td { padding: .25rem .7rem; text-align: right; white-space: nowrap; }
-th { position: sticky; top: 0; background: Canvas; vertical-align: bottom;
-  border-bottom: 2px solid var(--line); }
-td:first-child, th:first-child { text-align: left; }
-@media print { .table { max-height: none; } }
-tbody tr:nth-child(even) { background: var(--soft); }
-td.missing { opacity: .55; }
-.curves { display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fill, minmax(22rem, 1fr)); }
+.table { overflow: auto; max-height: 85vh; width: fit-content; max-width: 100%;
+  border: 1px solid var(--line); border-radius: 6px; margin: 1rem 0; }
+table { border-collapse: separate; border-spacing: 0;
+  font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap;
+  background: Canvas; }
+th { position: sticky; top: 0; z-index: 1; vertical-align: bottom;
+  white-space: normal; border-bottom: 2px solid var(--line); }
+td:first-child, th:first-child { position: sticky; left: 0; text-align: left;
+  border-right: 1px solid var(--line); }
+th:first-child { z-index: 2; }
+td.long { text-align: left; }
+td.long:first-child { white-space: normal; overflow-wrap: anywhere;
+  min-width: min(20rem, 40vw); }
+td.missing { color: #8889; }
+tbody tr:nth-child(even) td {
+  background: linear-gradient(var(--soft), var(--soft)), Canvas; }
+.curves, .videos { display: grid; gap: 1rem; grid-template-columns: 1fr; }
 .curves img { width: 100%; background: white; border-radius: 6px; }
+.videos { grid-template-columns: repeat(auto-fill, minmax(10rem, 1fr)); }
+figure { margin: 0; } figcaption { font-size: .85rem; }
+.videos img { max-width: 100%; image-rendering: pixelated; }
+/* Curves over frames and over hours stand side by side. */
+@media (min-width: 43rem) { .curves { grid-template-columns: 1fr 1fr; } }
+@media (min-width: 86rem) { .curves { grid-template-columns: repeat(4, 1fr); } }
+@media print { .table { max-height: none; } }
 """
+
+# Blocks that stand side by side, and the class of what holds them.
+_SIDE_BY_SIDE = {document.Picture: 'curves', videos.Video: 'videos'}
 
 
 def _cell(text):
-  kind = ' class="missing"' if text in (tables.MISSING, 'no run') else ''
+  kind = ''
+  if text in (tables.MISSING, 'no run'):
+    kind = ' class="missing"'
+  elif len(text) > _LONG:
+    kind = ' class="long"'
   return f'<td{kind}>{html.escape(text)}</td>'
 
 
@@ -49,6 +74,23 @@ def _picture(picture):
           f'src="data:image/png;base64,{data}">\n')
 
 
+def _video(video):
+  caption = html.escape(video.caption)
+  return (f'<figure><img loading="lazy" alt="{caption}" '
+          f'src="{html.escape(video.path)}"><figcaption>{caption}</figcaption>'
+          '</figure>\n')
+
+
+def _block(block):
+  if isinstance(block, document.Heading):
+    return f'<h2>{html.escape(block.text)}</h2>\n'
+  if isinstance(block, document.Paragraph):
+    return f'<p>{html.escape(block.text)}</p>\n'
+  if isinstance(block, document.Picture):
+    return _picture(block)
+  return _video(block) if isinstance(block, videos.Video) else _table(block)
+
+
 def render(blocks):
   """Renders a report.
 
@@ -56,24 +98,18 @@ def render(blocks):
     blocks: What `document.build` returns.
 
   Returns:
-    HTML, a string; pictures are in it.
+    HTML, a string; pictures are in it, videos are beside it.
   """
   parts = []
-  in_curves = False
+  around = None
   for block in blocks:
-    is_picture = isinstance(block, document.Picture)
-    if is_picture != in_curves:
-      parts.append('<div class="curves">\n' if is_picture else '</div>\n')
-      in_curves = is_picture
-    if is_picture:
-      parts.append(_picture(block))
-    elif isinstance(block, document.Heading):
-      parts.append(f'<h2>{html.escape(block.text)}</h2>\n')
-    elif isinstance(block, document.Paragraph):
-      parts.append(f'<p>{html.escape(block.text)}</p>\n')
-    else:
-      parts.append(_table(block))
-  if in_curves:
+    group = _SIDE_BY_SIDE.get(type(block))
+    if group != around:
+      parts += ['</div>\n'] if around else []
+      parts += [f'<div class="{group}">\n'] if group else []
+      around = group
+    parts.append(_block(block))
+  if around:
     parts.append('</div>\n')
   return (
       '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import json
+import math
 import os
 
 from absl import logging
@@ -15,7 +16,8 @@ from scalable_agent.process import log_lines
 from scalable_agent.results import published
 
 Run = collections.namedtuple(
-    'Run', 'logdir config frames episodes tested tested_frames')
+    'Run', 'logdir config frames episodes tested tested_frames clock',
+    defaults=[None])
 Run.__doc__ = """A log directory.
 
   logdir: Its path.
@@ -25,6 +27,14 @@ Run.__doc__ = """A log directory.
   tested: A dict of level to the returns of its test episodes, float64 [N];
     empty if the run was not tested.
   tested_frames: Environment frames at the test, None if there was none.
+  clock: A `Clock`, None if the run has not said how fast it was.
+"""
+
+Clock = collections.namedtuple('Clock', 'frames hours')
+Clock.__doc__ = """How long a run took, all of its starts together.
+
+  frames: int64 [N], environment frames, increasing.
+  hours: float64 [N], hours of training until then, without those of starting.
 """
 
 Episodes = collections.namedtuple('Episodes', 'frames returns')
@@ -34,16 +44,14 @@ Episodes.__doc__ = """A level's training episodes, in the order of their ends.
   returns: float64 [N], their unclipped returns.
 """
 
-# Settings that make an agent what it is. The others are about the machine, or
-# name the run.
-SETTINGS = config_lib.names(config_lib.AGENT)
-
-
 # What is read of a configuration.
-_READ_SETTINGS = ('level_name', 'seed', *SETTINGS)
+_READ_SETTINGS = (
+    'level_name', 'seed', *config_lib.names(config_lib.AGENT))
 _HEADER = ','.join(log_lines.EpisodeLine._fields).encode()
 # Returns are float32.
 _MAX_RETURN = float(np.finfo(np.float32).max)
+# What is slower was not measured.
+_LEAST_FPS = 1e-3
 
 
 @contextlib.contextmanager
@@ -171,16 +179,30 @@ def read_episodes(logdir):
           for level, episodes in levels.items()}
 
 
-def _last_frames(logdir):
-  """Frames by the last whole line of `metrics.jsonl`, 0 if there is none."""
-  frames = 0
+def _read_clock(logdir):
+  """Reads `metrics.jsonl`.
+
+  Returns:
+    A pair: frames by its last whole line, 0 if there is none, and a `Clock` or
+    None.
+  """
+  last = 0
+  frames, seconds = [0], [0.]
   try:
     for metrics in _parse_lines(
         os.path.join(logdir, 'metrics.jsonl'), log_lines.parse_metrics):
-      frames = metrics['frames']
+      last = metrics['frames']
+      fps = metrics.get('fps')
+      # The seconds in the log begin anew when a run resumes.
+      if (isinstance(fps, float) and _LEAST_FPS < fps < math.inf and
+          last > frames[-1]):
+        seconds.append(seconds[-1] + (last - frames[-1]) / fps)
+        frames.append(last)
   except FileNotFoundError:
     pass
-  return frames
+  if len(frames) == 1:
+    return last, None
+  return last, Clock(np.array(frames), np.array(seconds) / 3600)
 
 
 def read(logdir):
@@ -206,8 +228,10 @@ def read(logdir):
           'episodes.csv.') from None
     episodes = {}
   tested, tested_frames = _read_test_scores(logdir)
-  ends = [e.frames[-1] for e in episodes.values()] + [_last_frames(logdir)]
-  return Run(logdir, config, int(max(ends)), episodes, tested, tested_frames)
+  last_frames, clock = _read_clock(logdir)
+  ends = [e.frames[-1] for e in episodes.values()] + [last_frames]
+  return Run(logdir, config, int(max(ends)), episodes, tested, tested_frames,
+             clock)
 
 
 def levels_of(run):
@@ -217,64 +241,12 @@ def levels_of(run):
   return list(dict.fromkeys([*run.episodes, *run.tested, *expected]))
 
 
-def _settings(run):
-  """What makes two runs seeds of one agent, if it is equal."""
-  if not run.config:
-    return (('logdir', run.logdir),)
-  name = run.config.get('level_name')
-  settings = config_lib.effective_values(run.config, config_lib.AGENT)
-  return (*settings.items(), ('suite', bool(published.levels_of_suite(name))))
-
-
-# An agent for a suite of games has all actions.
-_NAMED_OTHERWISE = {'network', 'use_lstm', 'suite', 'full_action_set'}
-
-
-def _name(settings, shared):
-  """What to call an agent, given the settings that all agents share."""
-  values = dict(settings)
-  if 'logdir' in values:
-    name = os.path.basename(os.path.normpath(values['logdir']))
-    # What is no text cannot be drawn.
-    return os.fsencode(name).decode(errors='backslashreplace')
-  parts = [str(values['network'])]
-  if values['use_lstm']:
-    parts.append('LSTM')
-  if values['suite']:
-    parts.append('multi-task')
-  for name, value in settings:
-    if name in shared | _NAMED_OTHERWISE or value is None:
-      continue
-    if name == 'total_environment_frames' and value:
-      parts.append(f'for {value / 1e6:g}M frames')
-    else:
-      parts.append(f'{name}={value}')
-  return ', '.join(parts)
-
-
-def group(all_runs):
-  """Puts the seeds of an agent together.
-
-  Two runs are of one agent if they differ in nothing but level, seed and what
-  is about the machine. A run without a configuration is an agent of its own.
+def in_hours(run, episodes):
+  """Returns `Episodes` with hours of training in place of their frames.
 
   Args:
-    all_runs: A list of `Run`s.
-
-  Returns:
-    A dict of a name for the agent, which says how it differs from the others,
-    to its list of `Run`s.
+    run: A `Run` whose `clock` is known.
+    episodes: `Episodes` of it.
   """
-  by_settings = collections.defaultdict(list)
-  for run in all_runs:
-    by_settings[_settings(run)].append(run)
-  known = [dict(s) for s in by_settings if s[0][0] != 'logdir']
-  shared = {name for name in SETTINGS
-            if len({values[name] for values in known}) <= 1}
-  agents = {}
-  for settings, seeds in by_settings.items():
-    name = _name(settings, shared)
-    if name in agents:
-      name = f'{name} ({seeds[0].logdir})'
-    agents[name] = seeds
-  return agents
+  hours = np.interp(episodes.frames, run.clock.frames, run.clock.hours)
+  return episodes._replace(frames=hours)

@@ -11,20 +11,43 @@ from scalable_agent.results import runs as runs_lib
 WINDOW = 100
 
 Score = collections.namedtuple(
-    'Score', 'mean standard_error source frames total_frames seeds episodes')
+    'Score', 'mean standard_error source frames total_frames runs seeds '
+    'episodes')
 Score.__doc__ = """What an agent has got to on a level.
 
-  mean: Over seeds of the mean return, None if there is no episode.
-  standard_error: Of the mean: over seeds, or over the episodes of a single one.
-  source: 'test', 'training' (the last 100 episodes of each seed), 'no episode'
+  mean: Over runs of the mean return, None if there is no episode.
+  standard_error: Of the mean: over runs, or over the episodes of a single one.
+  source: 'test', 'training' (the last 100 episodes of each run), 'no episode'
     if none has finished, or 'no run'.
-  frames: Environment frames behind it, of the seed that has the fewest.
+  frames: Environment frames behind it, of the run that has the fewest.
   total_frames: Environment frames the runs are to take, None if not known.
-  seeds: Runs behind it.
+  runs: Runs behind it.
+  seeds: Different seeds among these.
   episodes: Episodes behind it.
 """
 
-NO_RUN = Score(None, None, 'no run', None, None, 0, 0)
+NO_RUN = Score(None, None, 'no run', None, None, 0, 0, 0)
+
+
+def num_seeds(agent_runs):
+  """Counts different seeds; a run that does not say its own has another one.
+
+  Args:
+    agent_runs: A list of `runs.Run`s.
+  """
+  seeds = [run.config.get('seed') for run in agent_runs]
+  return len(set(seeds) - {None}) + seeds.count(None)
+
+
+def seeds_text(num_runs, seeds):
+  """Returns as in '3 seeds', or '3 runs of 1 seed' if some share theirs."""
+  text = f'{seeds} seed' + ('' if seeds == 1 else 's')
+  return text if num_runs == seeds else f'{num_runs} runs of {text}'
+
+
+def count_text(agent_runs):
+  """As `seeds_text`, of a list of `runs.Run`s."""
+  return seeds_text(len(agent_runs), num_seeds(agent_runs))
 
 
 def _standard_error(values):
@@ -36,10 +59,10 @@ def _standard_error(values):
 def score(agent_runs, level):
   """Scores an agent on a level.
 
-  Test episodes are what counts where there are any, of each seed alike.
+  Test episodes are what counts where there are any, of each run alike.
 
   Args:
-    agent_runs: A list of `runs.Run`s, the agent's seeds on any level.
+    agent_runs: A list of `runs.Run`s, the agent's on any level.
     level: The level's name, as it is scored.
 
   Returns:
@@ -67,7 +90,8 @@ def score(agent_runs, level):
       source='test' if tested else 'training' if trained else 'no episode',
       frames=min(frames for _, frames, _ in found),
       total_frames=found[0][0].config.get('total_environment_frames'),
-      seeds=len(found),
+      runs=len(found),
+      seeds=num_seeds([run for run, _, _ in found]),
       episodes=sum(map(len, episodes)))
 
 

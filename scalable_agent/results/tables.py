@@ -16,7 +16,7 @@ Table.__doc__ = """Text in rows and columns; a row's first cell names it.
 MISSING = '–'
 
 CSV_FIELDS = ('suite', 'agent', 'level', 'score', 'standard_error',
-              'human_normalized_percent', 'source', 'seeds', 'episodes',
+              'human_normalized_percent', 'source', 'runs', 'seeds', 'episodes',
               'frames', 'total_frames', 'random', 'human')
 
 
@@ -40,7 +40,7 @@ def origin(score):
     parts.append('no episode finished yet')
   else:
     parts.append(f'{score.source}, {_count(score.episodes, "episode")}')
-  parts.append(_count(score.seeds, 'seed'))
+  parts.append(scores_lib.seeds_text(score.runs, score.seeds))
   frames = millions(score.frames)
   if score.total_frames and (score.frames or 0) < score.total_frames:
     frames += f' of {score.total_frames / 1e6:,.4g}M, unfinished'
@@ -61,48 +61,62 @@ def _mean(score):
   return text
 
 
-def level_table(benchmark, agents):
-  """Every level of a suite, with what is published beside.
+def _published(benchmark, level):
+  return [number(column[level]) for column in (
+      benchmark.random, benchmark.human, *benchmark.columns.values())]
+
+
+def level_table(benchmark, agents, levels):
+  """Levels of a suite with their scores, and what is published beside.
 
   Args:
     benchmark: A `published.Benchmark`.
     agents: A dict of name to a list of `runs.Run`s.
+    levels: Those of its levels to show, a list.
 
   Returns:
-    A `Table`; levels without a score are marked.
+    A `Table`. What scores are from comes last, since it is long.
   """
   header = ['level']
   for agent in agents:
-    header += [agent, 'human-normalised', 'from']
+    header += [agent, 'human-normalised']
   header += ['random', 'human', *benchmark.columns]
+  header += [f'{agent}: from' for agent in agents]
   rows = []
-  for level in benchmark.levels:
+  for level in levels:
+    scores = [scores_lib.score(seeds, level) for seeds in agents.values()]
     row = [level]
-    for seeds in agents.values():
-      score = scores_lib.score(seeds, level)
+    for score in scores:
       percent = scores_lib.percentages(benchmark, {level: score.mean})
       row += [_mean(score),
-              f'{number(percent[level])} %' if percent else MISSING,
-              origin(score)]
-    row += [number(benchmark.random[level]), number(benchmark.human[level])]
-    row += [number(column[level]) for column in benchmark.columns.values()]
-    rows.append(row)
+              f'{number(percent[level])} %' if percent else MISSING]
+    rows.append(row + _published(benchmark, level) + list(map(origin, scores)))
   return Table(header, rows)
+
+
+def published_table(benchmark, levels):
+  """What is published on levels of a suite, a `Table`; see `level_table`."""
+  return Table(['level', 'random', 'human', *benchmark.columns],
+               [[level, *_published(benchmark, level)] for level in levels])
 
 
 def plain_table(levels, agents):
-  """As `level_table`, of levels that belong to no suite."""
-  header = ['level']
-  for agent in agents:
-    header += [agent, 'from']
+  """Scores on levels of which nothing is published.
+
+  Args:
+    levels: A list of names.
+    agents: A dict of name to a list of `runs.Run`s.
+
+  Returns:
+    A `Table` with a row for each agent that a level has a run of.
+  """
   rows = []
   for level in levels:
-    row = [level]
-    for seeds in agents.values():
+    for agent, seeds in agents.items():
       score = scores_lib.score(seeds, level)
-      row += [_mean(score), origin(score)]
-    rows.append(row)
-  return Table(header, rows)
+      if score.runs:
+        rows.append([level, _mean(score), agent, origin(score)])
+  return Table(['level', 'score', 'agent', 'from'], rows)
 
 
 def suite_table(benchmark, agents):
@@ -113,8 +127,8 @@ def suite_table(benchmark, agents):
   """
   total = len(benchmark.levels)
   names = list(benchmark.statistics)
-  header = ['agent', 'levels'] + names + [f'{name}, as printed'
-                                          for name in names]
+  header = ['agent'] + names + ['levels'] + [f'{name}, as printed'
+                                             for name in names]
   rows = []
 
   def add(agent, percent, printed):
@@ -125,8 +139,9 @@ def suite_table(benchmark, agents):
     elif len(percent) < total:
       count += ', incomplete'
     rows.append(
-        [agent, count] +
+        [agent] +
         [f'{number(found[name])} %' if found else MISSING for name in names] +
+        [count] +
         [MISSING if value is None else f'{value:g} %' for value in printed])
 
   nothing = [None] * len(names)
@@ -165,24 +180,24 @@ def to_csv(sections):
     missing is empty.
   """
   columns = list(dict.fromkeys(
-      name for benchmark, _, _ in sections if benchmark
+      name for _, benchmark, _, _ in sections if benchmark
       for name in benchmark.columns))
   text = io.StringIO()
   writer = csv.DictWriter(text, CSV_FIELDS + tuple(columns), restval='',
                           lineterminator='\n')
   writer.writeheader()
-  for benchmark, levels, agents in sections:
+  for title, benchmark, levels, agents in sections:
     for level in levels:
       for agent, seeds in agents.items():
         score = scores_lib.score(seeds, level)
-        row = dict(
-            score._asdict(), agent=agent, level=level, score=score.mean)
+        row = dict(score._asdict(), suite=title, agent=agent, level=level,
+                   score=score.mean)
         del row['mean']
         if benchmark:
           row.update(
               {name: column[level]
                for name, column in benchmark.columns.items()},
-              suite=benchmark.name, random=benchmark.random[level],
+              random=benchmark.random[level],
               human=benchmark.human[level],
               human_normalized_percent=scores_lib.percentages(
                   benchmark, {level: score.mean}).get(level))

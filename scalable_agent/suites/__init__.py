@@ -4,8 +4,10 @@ A new suite is a module here with a `Suite` in it, and an entry in `SUITES`.
 Nothing here needs an emulator or TensorFlow to be imported.
 """
 
+import dataclasses
 import difflib
 
+from scalable_agent.environments import shown_pool
 from scalable_agent.suites import atari
 from scalable_agent.suites import dmlab
 from scalable_agent.suites import gym
@@ -19,6 +21,7 @@ SUITES = (gym.SUITE, synthetic.SUITE, atari.SUITE, dmlab.SUITE)
 
 # Names that are as similar as this to a known one are taken for a mistake.
 _SIMILARITY = .75
+_ONE_ENVIRONMENT = PoolLayout(1, 1, 1, 1, 1)
 
 
 def find(level_name):
@@ -79,9 +82,29 @@ def find_facts(config):
   suite = of(config)
   if suite.find_facts is not None:
     return suite.find_facts(config)
-  pool = suite.make_pool(config, PoolLayout(1, 1, 1, 1, 1), config.seed)
+  pool = suite.make_pool(config, _ONE_ENVIRONMENT, config.seed)
   pool.close()
   return Facts(pool.num_actions, pool.observation_spec)
+
+
+def find_actions(config, facts):
+  """Finds out what the actions mean.
+
+  Args:
+    config: A `config.Config`.
+    facts: The `Facts` of its levels.
+
+  Returns:
+    A list of pairs, one for each action: what it means, a string; and what the
+    environment itself is sent for it, as JSON can hold it.
+
+  Raises:
+    environments.PoolError: What knows them cannot be made.
+  """
+  suite = of(config)
+  if suite.find_actions is not None:
+    return suite.find_actions(config)
+  return [(str(i), i) for i in range(facts.num_actions)]
 
 
 def choose_layout(config, num_environments):
@@ -112,10 +135,16 @@ def make_pools(config, layout, seed):
     environments.PoolError: They cannot be made.
   """
   make_pool = of(config).make_pool
+  levels = [config.level_name]
+  if config.architecture == 'a3c' and layout.num_pools > 1:
+    # A pool of one environment cannot have them all.
+    levels = level_names(config)
   pools = []
   try:
     for i in range(layout.num_pools):
-      pools.append(make_pool(config, layout, seed + i * layout.size))
+      pools.append(make_pool(
+          dataclasses.replace(config, level_name=levels[i % len(levels)]),
+          layout, seed + i * layout.size))
   except BaseException:
     for pool in pools:
       pool.close()
@@ -123,19 +152,21 @@ def make_pools(config, layout, seed):
   return pools
 
 
-def make_screens(config, seed):
-  """Makes what shows an episode as a person sees it.
+def make_shown_pool(config, seed):
+  """Makes one environment, and shows it as a person sees it.
 
   Args:
     config: A `config.Config` of a single level.
-    seed: That of the one environment it shows.
+    seed: The environment's.
 
   Returns:
-    A pool of one environment that, sent the same actions, plays the same
-    episode as another of this seed, and observes RGB frames. None if the
-    level's own observations have to do.
+    An `environments.Pool` as `shown_pool.ShownPool`: behind the level's own
+    observations there is an image.
 
   Raises:
-    environments.PoolError: It cannot be made.
+    environments.PoolError: It cannot be made, or shown.
   """
-  return of(config).make_screens(config, seed)
+  suite = of(config)
+  if suite.make_shown_pool is not None:
+    return suite.make_shown_pool(config, seed)
+  return shown_pool.ShownPool(suite.make_pool(config, _ONE_ENVIRONMENT, seed))

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 
 from scalable_agent import atari57
+from scalable_agent.environments import shown_pool
 from scalable_agent.suites import layout as layout_lib
 from scalable_agent.suites.suite import Suite
 
@@ -57,6 +58,7 @@ def _make_pool(config, layout, seed):
       num_action_repeats=config.num_action_repeats,
       width=config.width,
       height=config.height,
+      frame_stack=config.frame_stack,
       full_action_set=config.full_action_set)
   if config.level_name != _ALL:
     return make(config.level_name, layout.size, seed,
@@ -71,13 +73,23 @@ def _make_pool(config, layout, seed):
   return composite_pool.CompositePool(members, layout.maximum_batch_size)
 
 
-def _make_screens(config, seed):
+def _find_actions(config):
   from scalable_agent.environments import atari
-  return atari.AtariPool(
-      config.level_name, 1, seed, num_threads=1,
+  if config.level_name == _ALL:
+    return atari.find_actions(atari57.GAMES[0], full_action_set=True)
+  return atari.find_actions(config.level_name, config.full_action_set)
+
+
+def _make_shown_pool(config, seed):
+  from scalable_agent.environments import atari
+  make = functools.partial(
+      atari.AtariPool, config.level_name, 1, seed, num_threads=1,
       num_action_repeats=config.num_action_repeats,
-      width=atari.SCREEN_WIDTH, height=atari.SCREEN_HEIGHT,
-      full_action_set=config.full_action_set, colour=True)
+      full_action_set=config.full_action_set)
+  return shown_pool.ShownPool(
+      make(width=config.width, height=config.height,
+           frame_stack=config.frame_stack),
+      make(width=atari.SCREEN_WIDTH, height=atari.SCREEN_HEIGHT, colour=True))
 
 
 SUITE = Suite(
@@ -89,6 +101,8 @@ SUITE = Suite(
     scores=lambda name: _SCORES_OF_ALL if name == _ALL else {},
     refuse=_refuse,
     has_fixed_batches=True,
+    has_stacked_frames=True,
     num_workers=lambda size, wanted, num_cores: wanted or num_cores,
     make_pool=_make_pool,
-    make_screens=_make_screens)
+    find_actions=_find_actions,
+    make_shown_pool=_make_shown_pool)

@@ -127,6 +127,12 @@ def _make_pool(config, layout, seed):
       **layout_lib.process_pool_options(config, layout))
 
 
+def _find_actions(unused_config):
+  from scalable_agent import environments
+  return list(zip(environments.ACTION_MEANINGS,
+                  environments.DEFAULT_ACTION_SET))
+
+
 SUITE = Suite(
     name='dmlab',
     # A name like that of a level may be a user's own level.
@@ -141,4 +147,5 @@ SUITE = Suite(
     has_actors_by_cores=False,  # As released.
     num_workers=lambda size, unused_wanted, unused_num_cores: size,
     make_pool=_make_pool,
-    find_facts=_find_facts)
+    find_facts=_find_facts,
+    find_actions=_find_actions)

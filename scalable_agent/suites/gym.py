@@ -1,5 +1,7 @@
 """Gymnasium's environments, and those that users register with it."""
 
+from scalable_agent.environments import gym
+from scalable_agent.environments import gym_ids
 from scalable_agent.suites import layout as layout_lib
 from scalable_agent.suites.suite import Suite
 
@@ -11,16 +13,29 @@ _DEFAULTS = dict(
     use_lstm=False)
 
 
+def _defaults(level_name):
+  if gym_ids.is_ale(level_name):
+    return dict(_DEFAULTS, num_action_repeats=4)
+  return _DEFAULTS
+
+
 def _make_pool(config, layout, seed):
-  from scalable_agent.environments import gym
   return gym.make_pool(
       config.level_name, layout.size, seed, config.num_action_repeats,
       **layout_lib.process_pool_options(config, layout))
 
 
+def _make_shown_pool(config, seed):
+  return gym.make_pool(
+      config.level_name, 1, seed, config.num_action_repeats, shows=True,
+      step_timeout_seconds=config.environment_timeout_secs)
+
+
 SUITE = Suite(
     name='gym',
     has=lambda level_name: level_name.startswith('gym:'),
-    defaults=lambda level_name: _DEFAULTS,
+    defaults=_defaults,
     num_workers=lambda size, wanted, num_cores: min(wanted or num_cores, size),
-    make_pool=_make_pool)
+    make_pool=_make_pool,
+    find_actions=lambda config: gym.find_actions(config.level_name),
+    make_shown_pool=_make_shown_pool)

@@ -36,7 +36,9 @@ def choose(suite, config, num_environments):
   lockstep = config.architecture == 'a2c_sync_step' or (
       config.architecture == 'a2c_sync_trajectory' and is_fixed)
   num_pools = config.num_pools
-  if not num_pools:
+  if config.architecture == 'a3c':
+    num_pools = num_environments
+  elif not num_pools:
     # With one pool in lockstep this would be `a2c_sync_step`.
     num_pools = 2 if (config.architecture == 'a2c_sync_trajectory' and is_fixed
                       and num_environments % 2 == 0) else 1

@@ -33,6 +33,8 @@ class Suite:
       given, follows from the cores of the machine.
     has_fixed_batches: Whether a pool hands out `maximum_batch_size`
       environments at a time and never fewer.
+    has_stacked_frames: Whether an observation is a stack of the last frames, as
+      `frame_stacks` packs it.
     num_workers: A function of the environments in a pool, of the threads or
       processes that the user wants for it (0 for any number), and of the cores
       there are for it. It returns the number of threads or processes.
@@ -40,7 +42,11 @@ class Suite:
       environment. It returns an `environments.Pool` or raises `PoolError`.
     find_facts: A function of `config` that returns `Facts` or raises
       `PoolError`. None if an environment has to be made to know them.
-    make_screens: A function of `config` and a seed, see `suites.make_screens`.
+    find_actions: A function of `config` that returns what its actions are, as
+      `suites.find_actions`, or raises `PoolError`. None if they have no names.
+    make_shown_pool: A function of `config` and a seed, see
+      `suites.make_shown_pool`. None if what an environment observes is what a
+      person sees.
   """
   name: str
   names: tuple = ()
@@ -52,7 +58,9 @@ class Suite:
   refuse: typing.Callable = lambda config: None
   has_actors_by_cores: bool = True
   has_fixed_batches: bool = False
+  has_stacked_frames: bool = False
   num_workers: typing.Callable
   make_pool: typing.Callable
   find_facts: typing.Callable = None
-  make_screens: typing.Callable = lambda config, seed: None
+  find_actions: typing.Callable = None
+  make_shown_pool: typing.Callable = None

@@ -260,8 +260,11 @@ def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
   state, versions = agent.initial_state(size), np.zeros([size], np.int64)
   queue = staging.TrajectoryQueue(config.queue_capacity)
   area = staging.StagingArea(
-      learner_assembly.create_source(config, queue), config.batch_size,
-      learner.place)
+      learner_assembly.create_source(
+          # There is no whole episode to be had of the same step all the time.
+          dataclasses.replace(config, replay_state='stored'), queue,
+          timing.StageTimes(), agent, None),
+      config.batch_size, learner.place)
 
   def act():
     with contextlib.suppress(staging.Closed):

@@ -1,13 +1,14 @@
 """Actors as threads of the learner's process: all on one machine."""
 
 import functools
-
-from absl import logging
+import threading
 
 from scalable_agent import actor
 from scalable_agent import suites
 from scalable_agent.process import threads
 from scalable_agent.training import batched_a2c
+from scalable_agent.training import film
+from scalable_agent.training import published
 
 
 def start(config, stack):
@@ -28,17 +29,14 @@ def start(config, stack):
   pools = suites.make_pools(config, layout, config.seed)
   for pool in pools:
     stack.callback(pool.close)
-  logging.info(
-      '%d pools (--num_pools) of %d environments (--num_actors), which hand '
-      'out %d to %d (--pool_batch_size) and are stepped by %d threads or '
-      'processes each (--environment_threads)', layout.num_pools,
-      layout.size, layout.minimum_batch_size, layout.maximum_batch_size,
-      layout.num_workers)
   return pools[0], functools.partial(ActorThreads, config, pools)
 
 
 class ActorThreads:
-  """One actor thread per pool, and one policy for them all."""
+  """One actor thread per pool, and one policy for them all.
+
+  With A3C the threads are workers, each with a policy of its own.
+  """
 
   def __init__(self, config, pools, agent, policy, put_unroll, report_episode,
                times):
@@ -48,23 +46,44 @@ class ActorThreads:
       config: A `config.Config`.
       pools: A list of `environments.Pool`s, closed by `close`.
       agent: A `networks.Agent`.
-      policy: As for `actor.Actor`; several threads call it.
+      policy: As for `actor.Actor`; several threads call it. With A3C, as
+        `assembly.workers.create_workers` returns it.
       put_unroll: A function that takes an `ActorOutput`, and may block.
       report_episode: A function that takes an `Episode`.
       times: A `timing.StageTimes`.
     """
-    self._updates = batched_a2c.Updates()
+    self._published = published.Published()
+    self._put_unroll = put_unroll
+    self._num_put = 0
+    self._order = threading.Lock()
+    self._camera = film.Camera(pools[0])
 
     def act(pool):
-      rendezvous = None if config.architecture == 'impala' else (
-          batched_a2c.Rendezvous(pool.num_environments, self._updates.wait))
-      actor.run_actor(pool, times, actor.Actor(
-          pool.level_names, pool.num_actions, policy,
+      acts_with, put, options = policy, put_unroll, {}
+      if config.is_batched_a2c:
+        options['rendezvous'] = batched_a2c.Rendezvous(
+            pool.num_environments, self._published.wait)
+      elif config.architecture == 'a3c':
+        worker = policy(
+            lambda unused_version: self._published.newest(),
+            self._put_and_wait)
+        acts_with, put = worker.policy, worker.put
+        options['refresh'] = worker.refresh
+      seen = self._camera if pool is pools[0] else pool
+      actor.run_actor(seen, times, actor.Actor(
+          pool.level_names, pool.num_actions, acts_with,
           agent.initial_state(pool.num_environments), config.unroll_length,
-          config.num_action_repeats, put_unroll, report_episode, times,
-          rendezvous=rendezvous))
+          config.num_action_repeats, put, report_episode, times, **options))
 
     self._threads = threads.CheckedThreads(pools, act)
+
+  def _put_and_wait(self, unroll):
+    """Puts an unroll with its gradient, and waits for its update."""
+    with self._order:  # Updates are made in the order in which they are put.
+      self._put_unroll(unroll)
+      self._num_put += 1
+      number = self._num_put
+    self._published.wait(number)
 
   def check(self):
     """Raises what ended an actor, if something did."""
@@ -74,9 +93,12 @@ class ActorThreads:
     """Whether unrolls should be coming."""
     return True
 
-  def publish(self, unused_weights, version):
-    """Takes note that the policy has the weights of update `version`."""
-    self._updates.reach(version)
+  def publish(self, weights, version):
+    """Takes note of the weights that actors are to have from now on.
+
+    The first are those to begin with, each of the others follows an update.
+    """
+    self._published.publish(weights, version)
 
   def finish(self):
     """There is nobody to tell."""
@@ -85,7 +107,16 @@ class ActorThreads:
     """Returns a dict of values to log."""
     return {}
 
+  def start_film(self):
+    """Has the next episode of an environment filmed, if it has images."""
+    self._camera.start()
+
+  def take_film(self):
+    """Returns the `film.Film` that was finished since the last call, or None.
+    """
+    return self._camera.take()
+
   def close(self):
     """Ends the threads. The queue and the policy must be closed before."""
-    self._updates.close()
+    self._published.close()
     self._threads.close()

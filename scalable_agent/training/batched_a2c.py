@@ -4,57 +4,16 @@ Acting is the loop of `actor` with a wait in it: what has finished its unroll
 acts again only after the update on all unrolls.
 """
 
-import threading
-
 import numpy as np
 import tree
-
-from scalable_agent import staging
-
-
-class Updates:
-  """Counts the learner's updates, and lets actors wait for them."""
-
-  def __init__(self):
-    self._first_version = None
-    self._count = 0
-    self._closed = False
-    self._changed = threading.Condition()
-
-  def reach(self, version):
-    """Takes note that the policy has the weights of update `version`.
-
-    The first call says with which one acting begins.
-    """
-    with self._changed:
-      if self._first_version is None:
-        self._first_version = version
-      self._count = version - self._first_version
-      self._changed.notify_all()
-
-  def wait(self, count):
-    """Waits until there have been `count` updates.
-
-    Raises:
-      staging.Closed: `close` was called.
-    """
-    with self._changed:
-      self._changed.wait_for(lambda: self._closed or self._count >= count)
-      if self._closed:
-        raise staging.Closed('There will be no more updates.')
-
-  def close(self):
-    """Wakes all that wait."""
-    with self._changed:
-      self._closed = True
-      self._changed.notify_all()
 
 
 class Rendezvous:
   """Holds environments back until all of a pool are between two unrolls.
 
   This is what makes the actor-critic batched and synchronous (A2C): every
-  unroll is from one version of the weights, which the learner trains next.
+  unroll is from one version of the weights. That is the one which the learner
+  trains next, unless --policy_lag holds weights back.
   """
 
   def __init__(self, num_environments, wait_for_update):
@@ -63,7 +22,7 @@ class Rendezvous:
     Args:
       num_environments: N.
       wait_for_update: A function of a number of updates; it blocks until there
-        have been so many, such as `Updates.wait`.
+        have been so many, such as `Published.wait`.
     """
     self._num_environments = num_environments
     self._wait_for_update = wait_for_update

@@ -1,12 +1,16 @@
 """Saves and restores the learner: atomically, with the last few kept."""
 
+import collections
+import json
 import os
 
 from absl import logging
 import tensorflow as tf
 
 from scalable_agent.process import errors
+from scalable_agent.training import best_checkpoint
 from scalable_agent.training import checkpoint_files as files
+from scalable_agent.training import warm_start
 
 # What reading a damaged or foreign checkpoint, or writing one, can raise.
 READ_ERRORS = (tf.errors.OpError, AssertionError, IndexError, ValueError,
@@ -14,7 +18,18 @@ READ_ERRORS = (tf.errors.OpError, AssertionError, IndexError, ValueError,
 WRITE_ERRORS = (tf.errors.OpError, OSError)
 
 
-class CheckpointError(RuntimeError):
+TrainedWeights = collections.namedtuple(
+    'TrainedWeights', 'weights frames steps path')
+TrainedWeights.__doc__ = """What acting needs of a checkpoint.
+
+  weights: A dict of name to float32 tensor.
+  frames: Environment frames that they were trained on.
+  steps: The updates in that.
+  path: The checkpoint, without the endings of its files.
+"""
+
+
+class CheckpointError(errors.Failure):
   """Checkpoints cannot be restored or saved; the message says which and why."""
 
 
@@ -38,10 +53,10 @@ class Checkpointer:
     # What an algorithm lacks has no name in its checkpoints.
     targets = ({'target_params': learner.target_params}
                if learner.target_params else {})
+    self._trained = dict(
+        targets, params=learner.params, optimizer=learner.optimizer)
     self._checkpoint = tf.train.Checkpoint(
-        params=learner.params,
-        **targets,
-        optimizer=learner.optimizer,
+        **self._trained,
         num_environment_frames=learner.num_environment_frames,
         learner_steps=learner.learner_steps,
         config=tf.Variable(config_json, trainable=False))
@@ -59,7 +74,7 @@ class Checkpointer:
     return self._saved_frames or 0
 
   def save(self):
-    """Saves, unless nothing has changed since. Returns the newest path.
+    """Saves what has changed since. Returns the newest path.
 
     Raises:
       tf.errors.OpError: It cannot be written; those before it stay.
@@ -67,16 +82,30 @@ class Checkpointer:
     """
     frames = self._learner.frames
     path = files.path_of(self._logdir, frames)
-    if frames == self._saved_frames:
-      return path
-    self._checkpoint.config.assign(self._config_json)
-    self._save_counter.assign_add(1)
-    with files.committing(path) as temporary:
-      self._checkpoint.write(temporary)
-      self._set_aside_damaged()
-    self._saved_frames = frames
+    if frames != self._saved_frames:
+      self._checkpoint.config.assign(self._config_json)
+      self._save_counter.assign_add(1)
+      with files.committing(path) as temporary:
+        self._checkpoint.write(temporary)
+        self._set_aside_damaged()
+      self._saved_frames = frames
+    # Even so: it may have failed the last time.
     files.keep_newest(self._logdir, self._keep)
     return path
+
+  def save_best(self, score):
+    """Saves the learner as the run's best.
+
+    Args:
+      score: The `suites.scores.Score` that it is the best in.
+
+    Raises:
+      tf.errors.OpError: It cannot be written; the best before it stays.
+      OSError: Likewise.
+    """
+    with best_checkpoint.committing(
+        self._logdir, self._learner.frames, score) as temporary:
+      self._checkpoint.write(temporary)
 
   def _set_aside_damaged(self):
     """Lets no damaged checkpoint pass for the newest, or one of those kept."""
@@ -120,3 +149,57 @@ class Checkpointer:
           f'({names}). Move them away to start afresh, or choose another '
           '--logdir.')
     return None
+
+
+  def warm_start(self, path):
+    """Takes weights and slots of another run, unless this one has done so.
+
+    Args:
+      path: Of a checkpoint, without the endings of its files.
+
+    Returns:
+      Whether they were taken.
+
+    Raises:
+      ConfigError: They cannot be.
+    """
+    if self._saved_frames is not None:
+      config = json.loads(self._checkpoint.config.numpy())
+      if config.get('warm_start') == path:
+        return False
+    warm_start.restore(path, self._trained)
+    return True
+
+
+def restore_weights(paths, agent):
+  """Reads the weights of an agent, for those who do not train them on.
+
+  Args:
+    paths: A list of paths, of which the last that is whole is taken.
+    agent: A `networks.Agent`.
+
+  Returns:
+    A `TrainedWeights`.
+
+  Raises:
+    CheckpointError: None can be restored.
+  """
+  with tf.device('/cpu:0'):
+    params = {name: tf.Variable(value)
+              for name, value in agent.initial_params(seed=0).items()}
+    frames, steps = (tf.Variable(0, dtype=tf.int64) for _ in range(2))
+  saved = tf.train.Checkpoint(
+      params=params, num_environment_frames=frames, learner_steps=steps)
+  reason = None
+  for path in reversed(paths):
+    try:
+      # There is more in it: what training needs.
+      saved.restore(path).expect_partial().assert_existing_objects_matched()
+    except READ_ERRORS as e:
+      reason = errors.first_line(e)
+      logging.warning('Checkpoint %s cannot be restored: %s', path, reason)
+      continue
+    return TrainedWeights(
+        {name: tf.identity(variable) for name, variable in params.items()},
+        int(frames), int(steps), path)
+  raise CheckpointError(f'{", ".join(paths)} cannot be restored: {reason}.')

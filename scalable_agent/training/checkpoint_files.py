@@ -132,9 +132,41 @@ def keep_newest(logdir, count):
       f'model_checkpoint_path: "{names[-1]}"\n',
       *(f'all_model_checkpoint_paths: "{name}"\n' for name in names)]).encode())
   for path in paths[:-count]:
-    # The index first: what is left is not taken for a whole checkpoint.
-    for name in _files(path):
-      os.remove(os.path.join(logdir, name))
+    _remove(path)
+
+
+def remove_others(path):
+  """Removes all checkpoints but one from its directory.
+
+  Raises:
+    OSError: They cannot be removed.
+  """
+  for other in find(os.path.dirname(path)):
+    if other != path:
+      _remove(other)
+
+
+def _remove(path):
+  # The index first: what is left is not taken for a whole checkpoint.
+  for name in _files(path):
+    os.remove(os.path.join(os.path.dirname(path), name))
+
+
+def copy(path, directory):
+  """Copies a checkpoint's files into a directory, the index last.
+
+  Raises:
+    FileNotFoundError: There is no such checkpoint, or its run removes it.
+    OSError: It cannot be copied.
+  """
+  names = _files(path)
+  if f'{os.path.basename(path)}.index' not in names:
+    raise FileNotFoundError(f'{path} is no checkpoint.')
+  for name in reversed(names):
+    copied = os.path.join(directory, name)
+    shutil.copyfile(os.path.join(os.path.dirname(path), name), copied)
+    _sync(copied)
+  _sync(directory)
 
 
 def set_aside(path):

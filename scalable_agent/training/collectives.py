@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context  # Has no public name.
 
 from scalable_agent import config as config_lib
+from scalable_agent.process import errors
 
 # How soon a learner is missed that says nothing any more. If its process died,
 # the broken connection often tells sooner.
@@ -22,7 +23,7 @@ _LOST_ERRORS = (
     tf.errors.InternalError, tf.errors.DeadlineExceededError)
 
 
-class PeerError(RuntimeError):
+class PeerError(errors.Failure):
   """Another learner failed or was lost; the message says which."""
 
 

@@ -5,7 +5,8 @@ import os
 from scalable_agent.process import log_lines
 from scalable_agent.process import whole_file
 
-METRICS, EPISODES = 'metrics.jsonl', 'episodes.csv'
+METRICS = 'metrics.jsonl'
+EPISODES, EVALUATIONS = 'episodes.csv', 'evaluations.csv'
 
 
 class LogFile:
@@ -96,6 +97,19 @@ def keep_until(path, frames, frames_of_line, header_lines=0):
       kept.append(line)
   if len(kept) != len(lines):
     whole_file.write(path, b''.join(kept))
+
+
+def last_frames(path, frames_of_line):
+  """Returns the most environment frames in a log, 0 if it has no lines.
+
+  Args:
+    path: The file; it need not exist.
+    frames_of_line: As for `keep_until`.
+  """
+  if not os.path.exists(path):
+    return 0
+  with open(path, 'rb') as f:
+    return max((frames_of_line(line) or 0 for line in f), default=0)
 
 
 def has_lines(path):

@@ -15,6 +15,7 @@ from scalable_agent.config import ConfigError
 from scalable_agent.process import errors
 from scalable_agent.process import locks
 from scalable_agent.process import whole_file
+from scalable_agent.training import best_checkpoint
 from scalable_agent.training import checkpoint_files
 from scalable_agent.training import log_file
 
@@ -23,7 +24,7 @@ from scalable_agent.training import log_file
 IDENTITY = config_lib.names(config_lib.IDENTITY)
 CONFIG_FILE, LOCK_FILE = 'config.json', 'lock'
 _FILES = (CONFIG_FILE, checkpoint_files.NOTE_FILE, log_file.METRICS,
-          log_file.EPISODES)
+          log_file.EPISODES, log_file.EVALUATIONS)
 
 
 def facts_of(facts):
@@ -75,6 +76,7 @@ def claim(config):
     check(config, {})
     with _writing_to(logdir):
       checkpoint_files.clean_up(logdir)
+      best_checkpoint.clean_up(logdir)
       for name in _FILES:
         whole_file.remove_leftover(os.path.join(logdir, name))
     yield
@@ -131,13 +133,66 @@ def check_is_new(logdir):
   Raises:
     ConfigError: There are such logs.
   """
-  found = [name for name in (log_file.METRICS, log_file.EPISODES)
+  found = [name for name in (log_file.METRICS, log_file.EPISODES,
+                             log_file.EVALUATIONS)
            if log_file.has_lines(os.path.join(logdir, name))]
   if found:
     raise ConfigError(
         f'--logdir={logdir} has logs ({", ".join(found)}), but no checkpoint '
         'that they go with. Bring the checkpoints back, or move the logs away '
         'to start afresh, or choose another --logdir.')
+
+
+def read_config(logdir, mode):
+  """Returns `config.json`, a dict; empty if the directory is nobody's yet.
+
+  Args:
+    logdir: The directory; it need not exist.
+    mode: As the setting.
+
+  Raises:
+    ConfigError: It cannot be read.
+  """
+  try:
+    # A run that ended before its first checkpoint lays no claim to it.
+    if mode == 'train' and not checkpoint_files.find(logdir):
+      return {}
+  except OSError as e:
+    raise ConfigError(
+        f'--logdir={logdir} cannot be read: {errors.first_line(e)}.') from e
+  path = os.path.join(logdir, CONFIG_FILE)
+  if not os.path.exists(path):
+    return {}
+  try:
+    with open(path) as f:
+      found = json.load(f)
+    if not isinstance(found, dict):
+      raise ValueError('no object')
+  except (OSError, ValueError, RecursionError) as e:
+    raise ConfigError(
+        f'{path} is not readable as JSON ({errors.first_line(e)}). Repair it, '
+        'or choose another --logdir.') from e
+  return found
+
+
+def refuse_another(logdir, found, now, names):
+  """Refuses what would be another run in the same directory.
+
+  Args:
+    logdir: The directory.
+    found: Of `read_config`.
+    now: A dict of name to value, of this start.
+    names: What has to be the same, as far as both have it.
+
+  Raises:
+    ConfigError: It is not.
+  """
+  for name in names:
+    if name in found and name in now and found[name] != now[name]:
+      raise ConfigError(
+          f'--logdir={logdir} holds a run with {name}={found[name]}, this one '
+          f'has {name}={now[name]}. Choose another --logdir, or the same '
+          'settings to resume.')
 
 
 def check(config, facts):
@@ -153,37 +208,12 @@ def check(config, facts):
     without making it another run.
 
   Raises:
-    ConfigError: The directory is another run's.
+    ConfigError: The directory is another run's, or cannot be read.
   """
-  try:
-    # A run that ended before its first checkpoint lays no claim to it.
-    if not checkpoint_files.find(config.logdir):
-      return []
-  except OSError as e:
-    raise ConfigError(f'--logdir={config.logdir} cannot be read: '
-                      f'{errors.first_line(e)}.') from e
-  path = os.path.join(config.logdir, CONFIG_FILE)
-  if not os.path.exists(path):
-    return []
-  try:
-    with open(path) as f:
-      found = json.load(f)
-    if not isinstance(found, dict):
-      raise ValueError('no object')
-  except (OSError, ValueError, RecursionError) as e:
-    raise ConfigError(
-        f'{path} is not readable as JSON ({errors.first_line(e)}). Repair it, '
-        'or choose another --logdir.') from e
+  found = read_config(config.logdir, config.mode)
   # Through JSON, so that tuples compare as the lists they were written as.
   now = json.loads(json.dumps(dict(dataclasses.asdict(config), **facts)))
-  different = [name for name in now
-               if name in found and found[name] != now[name]
-               and name not in ('logdir', 'mode')]
-  for name in different:
-    if name in IDENTITY or name in facts:
-      raise ConfigError(
-          f'--logdir={config.logdir} holds a run with {name}={found[name]}, '
-          f'this one has {name}={now[name]}. Choose another --logdir, or the '
-          'same settings to resume.')
+  refuse_another(config.logdir, found, now, (*IDENTITY, *facts))
   return [f'{name} was {found[name]}, is now {now[name]}'
-          for name in different]
+          for name in config_lib.names_kept(config.mode)
+          if name in found and found[name] != now[name]]

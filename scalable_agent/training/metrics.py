@@ -1,4 +1,4 @@
-"""Writes a run's metrics.jsonl, episodes.csv, TensorBoard files, progress."""
+"""Gathers what a run has to say, and writes its logs at intervals."""
 
 import collections
 import csv
@@ -13,47 +13,13 @@ from absl import logging
 import numpy as np
 import tensorflow as tf
 
-from scalable_agent import suites
 from scalable_agent.process import errors
 from scalable_agent.process import log_lines
-from scalable_agent.process import progress
 from scalable_agent.suites import scores as suite_scores
 from scalable_agent.training import log_file
-
-_RECENT_EPISODES = 100
-
-
-def _short(number):
-  for unit, size in (('G', 1e9), ('M', 1e6), ('k', 1e3)):
-    if number >= size:
-      return f'{number / size:.2f}{unit}'
-  return f'{number:.0f}'
-
-
-def _duration(seconds):
-  minutes, seconds = divmod(int(seconds), 60)
-  hours, minutes = divmod(minutes, 60)
-  return f'{hours}:{minutes:02d}:{seconds:02d}'
-
-
-def progress_text(frames, total_frames, fps, returns, policy_lag):
-  """One line on how the run is doing.
-
-  Args:
-    frames: Environment frames so far.
-    total_frames: Environment frames the run is to take.
-    fps: Environment frames per second.
-    returns: The recent episode returns, newest last.
-    policy_lag: Mean updates between acting and training.
-  """
-  left = _duration((total_frames - frames) / fps) if fps else 'unknown'
-  mean = (f'{np.mean(returns):.2f} over {len(returns)} episodes' if returns
-          else 'no episode finished yet')
-  return (f'frames {_short(frames)} of {_short(total_frames)} '
-          f'({100. * frames / total_frames:.1f} %) | {_short(fps)} frames/s | '
-          f'mean return {mean} | policy lag {policy_lag:.1f} | '
-          f'time left {left}')
-
+from scalable_agent.training import messages
+from scalable_agent.training import recent
+from scalable_agent.training import summaries
 
 def _csv_line(values):
   text = io.StringIO()
@@ -61,10 +27,9 @@ def _csv_line(values):
   return text.getvalue()
 
 
-def _summarize(name, value, frames):
-  # Arrays, since TensorFlow keeps every Python number it has converted.
-  tf.summary.scalar(name, np.array(value, np.float32),
-                    step=np.array(frames, np.int64))
+def _episode_line(frames, episode):
+  return _csv_line((frames, episode.level_name,
+                    f'{episode.episode_return:.8g}', episode.episode_frames))
 
 
 class Forwarder:
@@ -101,49 +66,54 @@ class Forwarder:
 class Reporter:
   """Gathers episodes and updates, and writes them at intervals.
 
-  `episode` may be called by any thread, the rest by one.
+  Any thread may call `episode` and `evaluation`; one calls the rest.
+
+  Attributes:
+    recent: The `recent.RecentEpisodes` that `write` took, and those that the
+      run had before it was resumed.
+    evaluated_frames: Environment frames of the weights that were evaluated last
+      before that, 0 if none were.
   """
 
-  def __init__(self, logdir, frames, total_frames, interval_secs, level_name):
+  def __init__(self, config, frames):
     """Takes up the files of a run, new or resumed; makes none yet.
 
     Args:
-      logdir: The run's directory.
+      config: A `config.Config`.
       frames: Environment frames of the checkpoint that the run resumes from, 0
         if it is new. What the files say of later ones was lost with the run
         that wrote them, and is dropped.
-      total_frames: Environment frames the run is to take.
-      interval_secs: Seconds between two writes.
-      level_name: As in the configuration; a suite's scores are written too.
 
     Raises:
       OSError: A file cannot be read, or cut.
     """
-    self._total_frames = total_frames
-    self._interval = interval_secs
+    self._config = config
     self._frames = self._written_frames = frames
     self._lock = threading.Lock()
     self._new_episodes = []
-    self._recent_returns = collections.deque(maxlen=_RECENT_EPISODES)
-    self._suite_scores = suite_scores.RunningScores(level_name)
-    self._released_names = suites.find(level_name).released_score_names(
-        level_name)
+    self._new_evaluations = []
+    self.recent = recent.RecentEpisodes(config.level_name)
     self._sums = collections.Counter()
-    self._lag_max = 0
+    self._lags = []
     self._steps = 0
     self._actions = None
     self._start = self._written_time = time.time()
-    self._progress = progress.ProgressLine()
 
-    metrics_path = os.path.join(logdir, log_file.METRICS)
-    episodes_path = os.path.join(logdir, log_file.EPISODES)
+    metrics_path = os.path.join(config.logdir, log_file.METRICS)
+    episodes_path = os.path.join(config.logdir, log_file.EPISODES)
     log_file.keep_until(metrics_path, frames, log_lines.frames_of_metrics)
     log_file.keep_until(
         episodes_path, frames, log_lines.frames_of_episode, header_lines=1)
+    self.recent.add_logged(episodes_path)
+    evaluations_path = os.path.join(config.logdir, log_file.EVALUATIONS)
+    log_file.keep_until(
+        evaluations_path, frames, log_lines.frames_of_episode, header_lines=1)
+    self.evaluated_frames = log_file.last_frames(
+        evaluations_path, log_lines.frames_of_episode)
     self._metrics = log_file.LogFile(metrics_path)
-    self._episodes = log_file.LogFile(
-        episodes_path, _csv_line(log_lines.EpisodeLine._fields) + '\n')
-    self._logdir = logdir
+    header = _csv_line(log_lines.EpisodeLine._fields) + '\n'
+    self._episodes = log_file.LogFile(episodes_path, header)
+    self._evaluations = log_file.LogFile(evaluations_path, header)
     self._summaries = None
 
   def episode(self, episode):
@@ -151,33 +121,52 @@ class Reporter:
     with self._lock:
       self._new_episodes.append((self._frames, episode))
 
+  def evaluation(self, frames, episodes):
+    """Notes an evaluation.
+
+    Args:
+      frames: Environment frames that the weights were trained on.
+      episodes: A list of `Episode`s, at least one of each level.
+    """
+    with self._lock:
+      self._new_evaluations.append((frames, episodes))
+
+  def fitness(self):
+    """Returns the `suites.scores.Score` of what `write` took, or None."""
+    return self.recent.fitness()
+
   def step(self, frames, logs, policy_lags, actions):
     """Notes an update.
 
     Args:
       frames: Environment frames trained on so far.
       logs: A dict of floats from the learner.
-      policy_lags: int64 [B], updates between acting and training.
+      policy_lags: int64 [N], updates between acting and training, of the
+        unrolls that are new.
       actions: int32 array of any shape, the actions of the batch.
     """
     self._frames = frames
     self._actions = actions
     self._sums.update(logs)
-    self._sums.update(policy_lag_mean=float(np.mean(policy_lags)))
-    self._lag_max = max(self._lag_max, int(np.max(policy_lags)))
+    self._lags.append(policy_lags)
     self._steps += 1
 
   def due(self):
     """Whether the next `write` is due."""
-    return time.time() - self._written_time >= self._interval
+    return (time.time() - self._written_time >=
+            self._config.log_interval_secs)
 
-  def write(self, learner_steps, gauges, stage_seconds):
-    """Writes what has gathered, and shows progress.
+  def write(self, learner_steps, gauges, stage_seconds, film=None):
+    """Writes what has gathered.
 
     Args:
       learner_steps: Updates so far.
       gauges: A dict of further values to log as they are now.
       stage_seconds: A dict of stage name to seconds since the last write.
+      film: A `film.Film` of an episode, or None.
+
+    Returns:
+      A line on how the run is doing, None if there was no update.
     """
     now = time.time()
     elapsed = now - self._written_time
@@ -190,57 +179,51 @@ class Reporter:
     steps = max(self._steps, 1)
     metrics.update((name, value if name == 'skipped' else value / steps)
                    for name, value in self._sums.items())
-    metrics.update(policy_lag_max=self._lag_max, **gauges)
+    lags = np.concatenate(self._lags) if self._lags else np.zeros([0], np.int64)
+    metrics.update(policy_lag_mean=float(lags.sum()) / max(len(lags), 1),
+                   policy_lag_max=int(lags.max(initial=0)), **gauges)
     metrics.update((f'time_{name}', seconds / elapsed)
                    for name, seconds in stage_seconds.items())
 
     with self._lock:
       episodes, self._new_episodes = self._new_episodes, []
+      evaluations, self._new_evaluations = self._new_evaluations, []
     for frames, episode in episodes:
-      self._recent_returns.append(episode.episode_return)
-      self._suite_scores.add(episode)
-      self._episodes.add(_csv_line(
-          (frames, episode.level_name, f'{episode.episode_return:.8g}',
-           episode.episode_frames)))
-    suite = self._suite_scores.compute()
-    metrics.update(suite)
+      self.recent.add(episode)
+      self._episodes.add(_episode_line(frames, episode))
+    for frames, played in evaluations:
+      for episode in played:
+        self._evaluations.add(_episode_line(frames, episode))
+    metrics.update(self.recent.suite_scores())
+    text = None
     if self._steps:
       # JSON has no word for what is not finite.
       self._metrics.add(json.dumps({
           name: value if math.isfinite(value) else None
           for name, value in metrics.items()}))
-      self._progress.show(progress_text(
-          self._frames, self._total_frames, fps, self._recent_returns,
-          metrics['policy_lag_mean']) + ''.join(
-              f' | {name.replace("_", " ")} {value:.1f} %'
-              for name, value in suite.items()))
+      text = messages.progress_text(
+          self._frames, self._config.total_environment_frames, fps, self.recent,
+          metrics['policy_lag_mean'])
+    distributions = {'3_lag/policy_lag': lags, '5_policy/action': self._actions}
     try:
       self.sync(to_disk=False)
-      self._write_summaries(metrics, episodes, suite)
+      if self._summaries is None:
+        self._summaries = summaries.Summaries(self._config)
+      self._summaries.write(
+          self._frames, metrics, episodes, self.recent,
+          distributions if self._steps else {}, film)
+      for frames, played in evaluations:
+        self._summaries.write_evaluation(
+            frames, suite_scores.of_episodes(self._config.level_name, played),
+            played)
     except (OSError, tf.errors.OpError) as e:
       logging.warning('The logs cannot be written, what they lack will be '
                       'written later: %s', errors.first_line(e))
     self._written_time, self._written_frames = now, self._frames
     self._sums.clear()
-    self._lag_max = self._steps = 0
-
-  def _write_summaries(self, metrics, episodes, suite):
-    if self._summaries is None:
-      self._summaries = tf.summary.create_file_writer(self._logdir)
-    with self._summaries.as_default():
-      for frames, episode in episodes:
-        for name in ('episode_return', 'episode_frames'):
-          _summarize(f'{episode.level_name}/{name}', getattr(episode, name),
-                     frames)
-      for name, value in metrics.items():
-        _summarize(name, value, self._frames)
-      for name, released_name in self._released_names.items():
-        if name in suite:
-          _summarize(released_name, suite[name], self._frames)
-      if self._steps:
-        tf.summary.histogram('action', self._actions,
-                             step=np.array(self._frames, np.int64))
-    self._summaries.flush()
+    self._lags.clear()
+    self._steps = 0
+    return text
 
   def sync(self, to_disk=True):
     """Makes sure that all that `write` took is in the files.
@@ -251,12 +234,11 @@ class Reporter:
     Raises:
       OSError: It cannot be written now. Another call tries again.
     """
-    for file in self._episodes, self._metrics:
+    for file in self._episodes, self._evaluations, self._metrics:
       file.flush(to_disk)
 
   def close(self):
-    """Ends the progress line, and closes TensorBoard's file. `write` first."""
-    self._progress.end()
+    """Closes TensorBoard's file. `write` first."""
     if self._summaries is None:
       return
     try:

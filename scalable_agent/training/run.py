@@ -1,10 +1,12 @@
 """The training run: connects its parts, and turns the wheel."""
 
+import collections
 import contextlib
 import math
 import time
 
 from absl import logging
+import numpy as np
 import tensorflow as tf
 
 from scalable_agent import staging
@@ -13,23 +15,29 @@ from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.assembly import policy as policy_assembly
+from scalable_agent.assembly import workers as workers_assembly
 from scalable_agent.config import ConfigError
 from scalable_agent.process import errors
+from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
 from scalable_agent.process import timing
 from scalable_agent.training import actor_threads
 from scalable_agent.training import checkpoint
 from scalable_agent.training import logdir
+from scalable_agent.training import messages
 from scalable_agent.training import metrics
 from scalable_agent.training import not_finite
 from scalable_agent.training import peers as peers_lib
+from scalable_agent.training import profiler as profiler_lib
 from scalable_agent.training import saver
 
 # Consecutive updates with gradients that are not finite before a run stops.
 MAX_SKIPPED_UPDATES = 100
+# Episodes to film over a run, and one at its start.
+_FILMS = 20
 
 
-class TrainingError(RuntimeError):
+class TrainingError(errors.Failure):
   """Training cannot go on; the message says why, the last state is saved."""
 
 
@@ -45,7 +53,7 @@ class Run:
   """
 
   def __init__(self, config, facts, devices, make_actors,
-               peers=peers_lib.Alone()):
+               peers=peers_lib.Alone(), evaluator=None):
     """Restores the newest checkpoint, and starts all threads.
 
     Nothing is written before the first batch: a run that gets none leaves the
@@ -56,12 +64,15 @@ class Run:
       facts: Has `num_actions` and `observation_spec`, as an
         `environments.Pool`.
       devices: A `devices.Devices`.
-      make_actors: A function of an agent, a policy (None if the policy runs in
-        actor jobs), a function that takes an `ActorOutput`, one that takes an
-        `Episode`, and a `timing.StageTimes`. It starts actors, which have the
-        methods of `actor_threads.ActorThreads`.
+      make_actors: A function of an agent, a policy (with A3C, what makes
+        workers; None if the policy runs in actor jobs), a function that takes
+        an `ActorOutput`, one that takes an `Episode`, and a
+        `timing.StageTimes`. It starts actors, which have the methods of
+        `actor_threads.ActorThreads`.
       peers: Of `peers.join`: the other learners. The first writes to the log
         directory.
+      evaluator: None, or what plays with the weights meanwhile, which has the
+        methods of `evaluation.evaluator.Evaluator`.
     """
     self._config = config
     self._is_one_of_several = peers.strategy is not None
@@ -79,30 +90,52 @@ class Run:
     peers.share_state(self.learner)
     self.reporter = (
         self._create_reporter() if peers.is_first else metrics.Forwarder())
-    self.times = timing.StageTimes()
+    profiles = bool(config.profile_updates) and peers.is_first
+    self.times = timing.StageTimes(
+        *([profiler_lib.annotate] if profiles else []))
     self.queue = staging.TrajectoryQueue(config.queue_capacity)
-    self._source = learner_assembly.create_source(config, self.queue)
+    self._lag_limit = staging.LagLimit(
+        self.queue, config.max_policy_lag, self.learner.steps
+    ) if config.max_policy_lag else None
+    self._source = learner_assembly.create_source(
+        config, self._lag_limit or self.queue, self.times, agent, devices)
+    place, self._update = self.learner.place, self.learner.step
+    if config.architecture == 'a3c':
+      place = lambda batch: batch.unrolls.gradient
+      self._update = self.learner.apply
     self._staging = staging.StagingArea(
         self._source, config.learner_batch_size,
-        lambda batch: (batch, self.learner.place(batch)))
+        lambda batch: (batch, place(batch)), self.times)
     weights, steps = self.learner.weights(), self.learner.steps
-    self._policy = self._batched_policy = None
-    if not config.leaves_acting_to_others:
-      self._policy, self._batched_policy = policy_assembly.create_policy(
+    self._publish_to_replay(weights)
+    # What actors get is the oldest.
+    self._newest_weights = collections.deque(
+        [(weights, steps)], config.policy_lag + 1)
+    policy = self._policy = self._batched_policy = None
+    acts = not config.leaves_acting_to_others
+    if acts and config.architecture == 'a3c':
+      policy = workers_assembly.create_workers(
+          config, agent, devices, weights, steps, config.seed + steps)
+    elif acts:
+      self._policy, policy = policy_assembly.create_policy(
           config, agent, devices, weights, steps)
+      self._batched_policy = policy
+    self._evaluator = evaluator
+    if evaluator:
+      evaluator.begin(self.reporter.evaluated_frames, self.reporter.evaluation)
     self._actors = make_actors(
-        agent, self._batched_policy, self.queue.put, self.reporter.episode,
-        self.times)
+        agent, policy, self.queue.put, self.reporter.episode, self.times)
     self._actors.publish(weights, steps)
     self._saved_time = self._waiting_since = time.time()
     self._has_begun = False
+    self._films = -1
+    self._profiler = (
+        profiler_lib.Profiler(config, steps) if profiles else None)
 
   def _create_reporter(self):
     config = self._config
     try:
-      return metrics.Reporter(
-          config.logdir, self.learner.frames, config.total_environment_frames,
-          config.log_interval_secs, config.level_name)
+      return metrics.Reporter(config, self.learner.frames)
     except OSError as e:
       raise ConfigError(
           f'The logs in --logdir={config.logdir} cannot be read and written: '
@@ -159,7 +192,7 @@ class Run:
     batch, placed = staged
     lags = self.policy_lags(batch)
     with self.times.stage('learner_step'):
-      logs, priorities = self.learner.step(placed)
+      logs, priorities = self._update(placed)
     if priorities is not None and not logs['skipped']:
       self._source.update(batch.keys, priorities)
     with self.times.stage('learner_publish'):
@@ -167,18 +200,29 @@ class Run:
     self.reporter.step(self.learner.frames, logs, lags,
                        batch.unrolls.agent_outputs.action[1:])
     self._waiting_since = time.time()
+    if self._profiler:
+      self._profiler.reach(self.learner.steps)
     return logs
 
   def _publish(self):
     weights, steps = self.learner.weights(), self.learner.steps
+    self._newest_weights.append((weights, steps))
+    self._publish_to_replay(weights)
     if self._policy:
-      self._policy.update(weights, steps)
-    self._actors.publish(weights, steps)
+      self._policy.update(*self._newest_weights[0])
+    self._actors.publish(*self._newest_weights[0])
+    if self._evaluator:
+      self._evaluator.offer(weights, steps, self.learner.frames)
+
+  def _publish_to_replay(self, weights):
+    if self._config.replay_state == 'recomputed':
+      self._source.publish(weights)
 
   def policy_lags(self, batch):
-    """Updates since the new unrolls of a `Batch` were begun, int64."""
-    return self.learner.steps - (
-        batch.unrolls.policy_version[~batch.is_replayed])
+    """Updates since the unrolls were begun that came for a `Batch`, int64."""
+    return self.learner.steps - np.concatenate([
+        batch.unrolls.policy_version[~batch.is_replayed],
+        np.array(batch.kept_versions, np.int64)])
 
   def take_batch_sizes(self):
     """A Counter of the sizes of the policy's batches since the last call."""
@@ -216,7 +260,7 @@ class Run:
       self._saver.check()
 
   def report(self):
-    """Writes metrics and progress."""
+    """Writes metrics; returns a line on how the run is doing, or None."""
     sizes = self.take_batch_sizes()
     gauges = dict(
         self._actors.gauges(),
@@ -224,10 +268,26 @@ class Run:
         inference_batch_mean=(
             sum(size * count for size, count in sizes.items()) /
             max(sum(sizes.values()), 1)))
-    self.reporter.write(self.learner.steps, gauges, self.times.take())
+    if self._lag_limit:
+      gauges['dropped_unrolls'] = self._lag_limit.take_num_dropped()
+    if self._config.has_replay:
+      gauges.update(self._source.take_gauges())
+    return self.reporter.write(
+        self.learner.steps, gauges, self.times.take(), self._take_film())
+
+  def _take_film(self):
+    """Returns a `film.Film` or None; has an episode filmed now and then."""
+    films = (self.learner.frames * _FILMS //
+             self._config.total_environment_frames)
+    if films > self._films:
+      self._films = films
+      self._actors.start_film()
+    return self._actors.take_film()
 
   def close(self):
     """Ends all threads and environments, and writes what is left to write."""
+    if self._profiler:
+      self._profiler.close()
     self._staging.close()
     if self._batched_policy:
       self._batched_policy.close()
@@ -235,6 +295,12 @@ class Run:
     if self._has_begun:
       self.report()
     self.reporter.close()
+
+  @property
+  def num_parameters(self):
+    """Numbers in the agent's weights."""
+    return sum(int(np.prod(weight.shape))
+               for weight in self.learner.weights().values())
 
   @property
   def done(self):
@@ -245,8 +311,21 @@ class Run:
     """Lets the actors know that training is done."""
     self._actors.finish()
 
+  def finish_evaluation(self, stop):
+    """Waits for evaluations that are due at the end of training.
 
-def train(config, start_actors=actor_threads.start, stop=None):
+    Args:
+      stop: A `signals.Stop` that ends the wait.
+    """
+    # Other learners do not wait long for this one.
+    if self._evaluator and self.done and not self._is_one_of_several:
+      self.report()
+      self.save_last()
+      self._evaluator.wait(stop)
+
+
+def train(config, start_actors=actor_threads.start, stop=None,
+          start_evaluator=lambda config, facts, devices, stack: None):
   """Trains until the frames are used up, or until it is told to stop.
 
   Args:
@@ -254,6 +333,8 @@ def train(config, start_actors=actor_threads.start, stop=None):
     start_actors: A function of the configuration and a `contextlib.ExitStack`
       that returns the environments' facts and the `make_actors` of `Run`.
     stop: A `signals.Stop`, or None to train to the end.
+    start_evaluator: As `evaluation.evaluator.start`; by default nothing is
+      evaluated.
 
   Raises:
     config.ConfigError: The configuration cannot work, or the log directory is
@@ -271,25 +352,35 @@ def train(config, start_actors=actor_threads.start, stop=None):
   peers = peers_lib.join(config, devices)
   # TensorFlow takes SIGTERM for itself where it connects learners.
   stop.listen()
+  logging.info('%s', messages.level(config))
   try:
     with contextlib.ExitStack() as stack:
       facts, make_actors = start_actors(config, stack)
-      run = Run(config, facts, devices, make_actors, peers)
+      evaluator = start_evaluator(config, facts, devices, stack)
+      run = Run(config, facts, devices, make_actors, peers, evaluator)
+      first_frames = run.learner.frames
+      for line in messages.agent_and_files(
+          config, run.num_parameters, devices, first_frames):
+        logging.info('%s', line)
       stack.callback(run.save_last)
       stack.callback(run.close)
-      logging.info(
-          'Training %s with %s: learner on %s, inference on %s, XLA %s',
-          config.level_name, config.architecture, ', '.join(devices.learner),
-          devices.inference, 'on' if devices.jit_compile_learner else 'off')
-      loop(config, run, peers, stop)
+      progress = progress_lib.ProgressLine()
+      stack.callback(progress.end)
+      loop(config, run, peers, stop, progress)
+      run.finish_evaluation(stop)
     run.check_saved()
     peers.finish()
+    if peers.is_first:
+      for line in messages.closing(
+          config, run.learner.frames, run.learner.frames > first_frames,
+          run.reporter.recent):
+        logging.info('%s', line)
   except tf.errors.OpError as e:
     peers.check(e)
     raise
 
 
-def loop(config, run, peers, stop):
+def loop(config, run, peers, stop, progress):
   """Trains on one batch after the other, together with the other learners.
 
   Args:
@@ -297,6 +388,7 @@ def loop(config, run, peers, stop):
     run: A `Run`.
     peers: Of `peers.join`.
     stop: A `signals.Stop` that ends the loop, of all learners.
+    progress: A `progress.ProgressLine`.
 
   Raises:
     peers.PeerError: Another learner failed or is gone.
@@ -328,7 +420,9 @@ def loop(config, run, peers, stop):
     # What is saved is in the logs before.
     if verdict.due.report or verdict.due.save:
       peers.share_episodes(run.reporter)
-      run.report()
+      text = run.report()
+      if text:
+        progress.show(text)
     if verdict.due.save:
       run.save()
       peers.compare(run.learner)

@@ -1,9 +1,12 @@
 """Saves a run, and keeps it going while it cannot be saved."""
 
+import math
+
 from absl import logging
 
 from scalable_agent.process import errors
 from scalable_agent.process import open_files
+from scalable_agent.training import best_checkpoint
 from scalable_agent.training import checkpoint
 from scalable_agent.training import logdir
 
@@ -23,7 +26,8 @@ class Saver:
       learner: A `learner.Learner`.
 
     Raises:
-      config.ConfigError: There are logs without a checkpoint.
+      config.ConfigError: There are logs without a checkpoint, or nothing can
+        be taken from that of --warm_start.
       checkpoint.CheckpointError: There are checkpoints, and none can be
         restored.
     """
@@ -40,6 +44,17 @@ class Saver:
       logging.info('Resuming from %s', path)
     else:
       logdir.check_is_new(config.logdir)
+    if config.warm_start and self._checkpointer.warm_start(config.warm_start):
+      logging.info('Weights and slots are those of %s', config.warm_start)
+    self._best = self._read_best()
+
+  def _read_best(self):
+    """Returns what has `measure` and `value` of the best, None without one."""
+    try:
+      return best_checkpoint.read(self._config.logdir)
+    except ValueError as e:
+      logging.warning('%s. The next checkpoint counts as the best so far.', e)
+      return None
 
   def begin(self):
     """Makes the log directory this run's.
@@ -77,9 +92,29 @@ class Saver:
         # checkpoint was trained on.
         reporter.sync()
         self._checkpointer.save()
+        self._keep_best(reporter.fitness())
       self._failed_saves = 0
     except checkpoint.WRITE_ERRORS as e:
       self._note_failure(errors.first_line(e))
+
+  def _keep_best(self, score):
+    """Keeps what was saved last as the best, if it is.
+
+    Args:
+      score: A `suites.scores.Score`, or None if there is none yet.
+    """
+    if score is None or not math.isfinite(score.value):
+      return
+    best = self._best
+    if best and best.measure == score.measure and best.value >= score.value:
+      return
+    try:
+      self._checkpointer.save_best(score)
+      self._best = score
+    except checkpoint.WRITE_ERRORS as e:
+      # The run can be resumed all the same.
+      logging.warning('The best checkpoint could not be kept, the next save '
+                      'tries again: %s', errors.first_line(e))
 
   def _note_failure(self, reason):
     config = self._config

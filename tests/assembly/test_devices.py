@@ -2,11 +2,13 @@
 
 import os
 
+from absl import logging
 import pytest
 import tensorflow as tf
 
 from scalable_agent import config as config_lib
 from scalable_agent.assembly import devices
+from scalable_agent.process import nvidia
 
 
 @pytest.fixture
@@ -111,12 +113,32 @@ def test_gpus(machine, gpus, count, inference, expected):
 @pytest.mark.parametrize('gpus, count, inference, stated', [
     (2, 3, '', ('--num_learner_devices=3', '2 GPUs')),
     (1, 0, 'gpu:1', ('--inference_device=gpu:1', 'cpu:0, gpu:0')),
-    (0, 0, 'gpu:0', ('--inference_device=gpu:0', 'has cpu:0.')),
+    (0, 0, 'gpu:0', ('--inference_device=gpu:0',
+                     'has cpu:0. TensorFlow registers no GPU: of a library.')),
     (0, 0, 'tpu', ('--inference_device=tpu',)),
 ])
-def test_what_is_not_there_is_named(machine, gpus, count, inference, stated):
+def test_what_is_not_there_is_named(
+    machine, monkeypatch, gpus, count, inference, stated):
+  monkeypatch.setattr(nvidia, 'explain', lambda: 'of a library')
   machine.gpus = gpus
   with pytest.raises(config_lib.ConfigError) as caught:
     _choose(count, inference)
   for text in stated:
     assert text in str(caught.value)
+  is_of_gpus = not gpus and 'gpu' in inference
+  assert ('registers no GPU' in str(caught.value)) == is_of_gpus
+
+
+@pytest.mark.parametrize('gpus, is_expected, expected', [
+    (0, True, ['TensorFlow registers no GPU: of a library.']), (0, False, []),
+    (1, True, [])])
+def test_a_gpu_that_is_expected_and_not_registered_is_a_warning(
+    machine, monkeypatch, gpus, is_expected, expected):
+  warnings = []
+  monkeypatch.setattr(
+      logging, 'warning', lambda text, *args: warnings.append(text % args))
+  monkeypatch.setattr(nvidia, 'is_expected', lambda: is_expected)
+  monkeypatch.setattr(nvidia, 'explain', lambda: 'of a library')
+  machine.gpus = gpus
+  _choose()
+  assert warnings == expected

@@ -13,8 +13,11 @@ from scalable_agent import actor
 from scalable_agent import config as config_lib
 from scalable_agent import environments
 from scalable_agent import networks
+from scalable_agent import trajectories
 from scalable_agent.assembly import memory
 from scalable_agent.environments import ArraySpec
+from scalable_agent.replay import packed_unrolls
+from scalable_agent.replay import prioritized_sequences
 from scalable_agent.suites import Facts
 
 _ATARI = Facts(6, (ArraySpec((84, 84, 4), np.dtype(np.uint8)),))
@@ -79,10 +82,24 @@ def test_unroll_bytes_are_those_of_an_unroll(facts, use_lstm, unroll_length):
   assert expected - 128 <= found <= expected
 
 
+@pytest.mark.parametrize('level_name, is_packed', [
+    ('pong', True), ('atari57', True), ('gym:CartPole-v1', False)])
+def test_packed_bytes_are_those_of_a_packed_unroll(level_name, is_packed):
+  """Where it is not known that images of four channels are stacks, all four."""
+  config = _config(level_name=level_name, unroll_length=20)
+  agent = _agent(_ATARI)
+  unroll = _filled_unroll(config, agent, _ATARI)
+  expected = packed_unrolls.size(
+      packed_unrolls.pack(unroll) if is_packed else unroll)
+  found = memory.unroll_bytes(config, agent, _ATARI, is_packed=True)
+  assert expected - 400 <= found <= expected
+
+
 # -- What is refused ----------------------------------------------------------
 
 _AGENT = _agent(_ATARI)
 _UNROLL = memory.unroll_bytes(_config(), _AGENT, _ATARI)
+_PACKED = memory.unroll_bytes(_config(), _AGENT, _ATARI, is_packed=True)
 _GB = 10**9
 
 
@@ -93,13 +110,26 @@ def _refusal(config):
   return str(caught.value)
 
 
-def test_57_terabytes_are_refused(machine):
+def test_17_terabytes_are_refused(machine):
   machine(25.2 * _GB)
   assert _refusal(_config(replay_proportion=.5, replay_capacity=10**8)) == (
-      '--replay_capacity=100000000 cannot work: its unrolls of 595 kB '
-      '(--unroll_length=20) take 59.5 TB, those of all buffers 59.5 TB, and '
+      '--replay_capacity=100000000 cannot work: its unrolls of 171 kB '
+      '(--unroll_length=20) take 17.1 TB, those of all buffers 17.1 TB, and '
       'this machine or container has 25.2 GB of memory. The largest value that '
-      f'fits is {int(20.16 * _GB / _UNROLL) - 64 - 32 - 32}.')
+      f'fits is {int((20.16 * _GB - _UNROLL * (64 + 32 + 32)) / _PACKED)}.')
+
+
+def test_the_memory_of_replay_is_said(machine, caplog):
+  caplog.set_level('INFO')
+  machine(25 * _GB)
+  memory.check(_config(replay_proportion=.5, replay_capacity=50_000), _AGENT,
+               _ATARI)
+  assert caplog.messages == [
+      'Replay will take 8.56 GB of memory when it is full: '
+      '--replay_capacity=50000 unrolls of 171 kB.']
+  caplog.clear()
+  memory.check(_config(), _AGENT, _ATARI)
+  assert not caplog.messages
 
 
 @pytest.mark.parametrize('config, flag', [
@@ -177,8 +207,10 @@ def test_refused_if_it_cannot_fit_and_the_value_named_does(
   machine(num_bytes)
   set_to = lambda number: dataclasses.replace(config, **{flag: number})
   config = set_to(value)
-  needed = _UNROLL * sum(
-      getattr(config, buffer.flag) * buffer.per_unit
+  caplog.set_level('WARNING')  # What replay takes is said in any case.
+  needed = sum(
+      getattr(config, buffer.flag) * buffer.per_unit *
+      (_PACKED if buffer.is_packed else _UNROLL)
       for buffer in memory.buffers(config))
 
   def text_of(config):
@@ -208,3 +240,46 @@ def test_refused_if_it_cannot_fit_and_the_value_named_does(
     (1.5e18, '1.5 EB'), (10**400, 'over 1000 EB')])
 def test_sizes_are_for_people(num_bytes, expected):
   assert memory._size(num_bytes) == expected
+
+
+# -- Reactor's replay ---------------------------------------------------------
+
+_FRAMES = Facts(6, (ArraySpec((84, 84, 1), np.dtype(np.uint8)),))
+
+
+def _reactor(**values):
+  return _config(agent='reactor', **values)
+
+
+@pytest.mark.parametrize('num_steps', [2**17, 150_000, 2**18 - 1])
+def test_bytes_of_a_step_are_those_of_the_store_and_its_tree(num_steps):
+  config, facts = _reactor(replay_steps=num_steps), _FRAMES
+  replay = prioritized_sequences.PrioritizedSequences(
+      None, num_steps, 1, config.unroll_length, 5., .1, 0, None)
+  unroll = trajectories.ActorOutput(
+      'pong', (), *memory._entry(facts), policy_version=0)
+  replay._store.add(unroll)
+  taken = replay._store.nbytes + sum(
+      array.nbytes for array in (replay._tree._counts, replay._tree._means))
+  needed = num_steps * memory.step_bytes(facts)
+  assert taken <= needed < 1.05 * taken
+
+
+def test_the_memory_of_steps_is_said(machine, caplog):
+  machine(2**40)
+  with caplog.at_level('INFO'):
+    memory.check(_reactor(), _agent(_FRAMES), _FRAMES)
+  assert ('Replay will take 7.21 GB of memory when it is full: '
+          '--replay_steps=1000000 steps of 7.21 kB.') in caplog.text
+
+
+def test_more_steps_than_fit_are_refused(machine):
+  machine(4 * 10**9)
+  with pytest.raises(config_lib.ConfigError) as caught:
+    memory.check(_reactor(), _agent(_FRAMES), _FRAMES)
+  message = str(caught.value)
+  assert message.startswith(
+      '--replay_steps=1000000 cannot work: its steps of 7.21 kB')
+  most = int(message.rpartition('The largest value that fits is ')[2][:-1])
+  assert 400_000 < most < 444_000
+  memory.check(_reactor(replay_steps=most), _agent(_FRAMES), _FRAMES)

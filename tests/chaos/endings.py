@@ -146,7 +146,7 @@ def signal_early(arena, rng):
     program.signal(signum)
 
   start = arena.observe(act)
-  if ('Configuration: ' not in start.errors and
+  if ('Level: ' not in start.errors and
       start.errors.endswith('KeyboardInterrupt\n')):
     # Python's own word for it, before the program's first line ran.
     start = start._replace(errors='')

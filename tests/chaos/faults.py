@@ -56,6 +56,14 @@ def full_disk(path):
 # -- Limits of the process -----------------------------------------------------
 
 
+def _may_raise_hard_limits():
+  """Whether this process has CAP_SYS_RESOURCE; in a container root may not."""
+  with open('/proc/self/status') as f:
+    capabilities, = (int(line.split()[1], 16) for line in f
+                     if line.startswith('CapEff:'))
+  return bool(capabilities >> 24 & 1)
+
+
 @contextlib.contextmanager
 def limited(program, name, soft, lowers_hard):
   """Lowers a resource limit of a program meanwhile.
@@ -64,15 +72,15 @@ def limited(program, name, soft, lowers_hard):
     program: A `program.Program`.
     name: Such as `resource.RLIMIT_FSIZE`.
     soft: The soft limit.
-    lowers_hard: Whether the hard limit is lowered too, which only the superuser
-      can undo.
+    lowers_hard: Whether the hard limit is lowered too, if this process may
+      undo that.
   """
   try:
     before = resource.prlimit(program.pid, name)
   except ProcessLookupError:
     yield
     return
-  hard = soft if lowers_hard and not os.geteuid() else before[1]
+  hard = soft if lowers_hard and _may_raise_hard_limits() else before[1]
   program.limit({name: (soft, hard)})
   try:
     yield

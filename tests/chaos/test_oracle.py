@@ -13,7 +13,7 @@ from tests.chaos import snapshot
 from tests.chaos import words
 
 _CKPT = ('ckpt-{}.index', 'ckpt-{}.data-00000-of-00001')
-_TRAINED = 'I1122 12:00:00.000000 1 run.py:1] Training synthetic: with impala\n'
+_TRAINED = 'I1122 12:00:00.000000 1 run.py:1] Agent: impala, vector\n'
 _RESUMED = 'I1122 12:00:00.000000 1 run.py:1] Resuming from /a/b-1/ckpt-{}\n'
 _WARNED = 'W1122 12:00:00.000000 1 a.py:1] ckpt-{} cannot be restored\n'
 

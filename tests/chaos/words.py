@@ -26,7 +26,7 @@ def resumed_frames(errors):
 
 def trained(errors):
   """Whether a start came as far as training."""
-  return 'Training ' in errors
+  return 'Agent: ' in errors
 
 
 def warnings(errors):

@@ -15,13 +15,27 @@ _OTHERS = dict(
     level_name='qbert', network='deep', use_lstm=True, full_action_set=True,
     precision='bfloat16', inference='learner', reward_clipping='none',
     learner_hosts=['a:1', 'b:3'], replay_proportion=.25, discounting=.5,
-    decay=.5, vtrace_lambda=.5, batch_size=64, collective_hosts=['a:5', 'b:6'])
+    decay=.5, vtrace_lambda=.5, batch_size=64, collective_hosts=['a:5', 'b:6'],
+    replay_state='recomputed', train_on_new=False, entropy_on_replay=False, max_policy_lag=9,
+    off_policy_correction='one_step', q_estimate='baseline',
+    learning_rate_schedule='constant', agent='reactor', frame_stack=1,
+    policy_uniform=.5, policy_gradient='tislr', retrace_lambda=.5,
+    replay_uniform=.5, replay_min_steps=9, v_min=-9.)
 
 
 def _config(task=0, **values):
   return config_lib.resolve(dict(dict(
       level_name='pong', learner_hosts=['a:1', 'b:2'], task=task,
-      insecure_network=True, replay_proportion=.5), **values))
+      insecure_network=True), **values))
+
+
+def _base(name):
+  """What a setting needs to make a difference, a dict."""
+  if config_lib.SETTINGS[name].agent == 'reactor':
+    return dict(agent='reactor')
+  if name == 'replay_state':
+    return dict(replay_proportion=.5, use_lstm=True)
+  return {} if name == 'agent' else dict(replay_proportion=.5)
 
 
 def _other(name):
@@ -33,11 +47,18 @@ def _agreement(**values):
   return protocol.agreement(_config(**values), 6, _SPEC)
 
 
-@pytest.mark.parametrize('name', config_lib.names(config_lib.ACTORS))
+def _worker_agreement(**values):
+  return protocol.agreement(config_lib.resolve(dict(dict(
+      level_name='pong', architecture='a3c', task=0), **values)), 6, _SPEC)
+
+
+@pytest.mark.parametrize('name', sorted(
+    set(config_lib.names(config_lib.ACTORS)) - {'architecture'}))
 def test_an_actor_that_differs_is_told(name):
+  base = _base(name)
   assert protocol.difference(
-      _agreement(), _agreement(**{name: _other(name)})).startswith(
-          f'--{name} is ')
+      _agreement(**base), _agreement(**{**base, name: _other(name)})
+  ).startswith(f'--{name} is ')
 
 
 def test_an_actor_may_differ_in_what_is_the_learners():
@@ -45,24 +66,45 @@ def test_an_actor_may_differ_in_what_is_the_learners():
       learning_rate=1., replay_proportion=0., task=3, job_name='actor')) == ''
 
 
-def _begin_run(logdir):
-  logdir_lib.write(_config(logdir=str(logdir)), _FACTS)
+def test_an_actor_is_no_worker_of_a3c():
+  assert protocol.difference(_agreement(), _worker_agreement()).startswith(
+      '--architecture is "impala" at the learner, "a3c" at the actor')
+
+
+@pytest.mark.parametrize('name', config_lib.names(config_lib.WORKERS))
+def test_a_worker_whose_loss_differs_is_told(name):
+  values = {name: _other(name)}
+  assert protocol.difference(
+      _worker_agreement(), _worker_agreement(**values)).startswith(
+          f'--{name} is ')
+  # Other actors compute none.
+  base = _base(name)
+  assert protocol.difference(
+      _agreement(**base), _agreement(**{**base, **values})) == ''
+
+
+def _begin_run(logdir, base):
+  logdir_lib.write(_config(logdir=str(logdir), **base), _FACTS)
   (logdir / 'ckpt-0.index').touch()
 
 
 @pytest.mark.parametrize(
     'name', sorted(set(config_lib.names(config_lib.IDENTITY)) - {'suite'}))
 def test_a_log_directory_is_that_of_the_same_weights(tmp_path, name):
-  _begin_run(tmp_path)
+  base = _base(name)
+  _begin_run(tmp_path, base)
   with pytest.raises(config_lib.ConfigError, match=f'with {name}='):
-    logdir_lib.check(
-        _config(logdir=str(tmp_path), **{name: _other(name)}), _FACTS)
+    logdir_lib.check(_config(
+        logdir=str(tmp_path), **{**base, name: _other(name)}), _FACTS)
 
 
-def test_a_log_directory_may_go_on_otherwise(tmp_path):
-  _begin_run(tmp_path)
-  names = set(config_lib.names(config_lib.LEARNERS)) - set(
-      config_lib.names(config_lib.IDENTITY)) - {'learner_hosts'}
-  changed = {name: _other(name) for name in names}
-  told = logdir_lib.check(_config(logdir=str(tmp_path), **changed), _FACTS)
-  assert {line.split(' was ')[0] for line in told} == names | {'queue_capacity'}
+@pytest.mark.parametrize(
+    'name', sorted(set(config_lib.names(config_lib.LEARNERS)) - set(
+        config_lib.names(config_lib.IDENTITY)) - {'learner_hosts'}))
+def test_a_log_directory_may_go_on_otherwise(tmp_path, name):
+  base = _base(name)
+  _begin_run(tmp_path, base)
+  told = logdir_lib.check(_config(
+      logdir=str(tmp_path), **{**base, name: _other(name)}), _FACTS)
+  assert {line.split(' was ')[0] for line in told} == {name} | (
+      {'queue_capacity'} if name == 'batch_size' else set())

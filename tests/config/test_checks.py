@@ -24,13 +24,14 @@ from tests.config.command_line import resolve
         'batch_size', 'unroll_length', 'num_action_repeats',
         'total_environment_frames', 'test_num_episodes', 'width', 'height',
         'keep_checkpoints', 'inference_minimum_batch_size',
-        'replay_capacity')],
+        'replay_capacity', 'channel_multiplier')],
     *[(name, (-1,), 0) for name in (
         'num_learner_devices', 'intra_op_threads', 'num_pools',
-        'pool_batch_size',
-        'environment_threads', 'inference_timeout_ms')],
+        'pool_batch_size', 'environment_threads', 'inference_timeout_ms',
+        'evaluate_every_frames', 'policy_lag', 'max_policy_lag')],
     *[(name, (-1., 'nan'), 0) for name in (
-        'clip_rho_threshold', 'clip_pg_rho_threshold')],
+        'clip_rho_threshold', 'clip_pg_rho_threshold',
+        'trust_region_threshold')],
     *[(name, (-1., 'nan', 'inf'), 0) for name in (
         'gradient_norm_clip', 'learning_rate', 'entropy_cost', 'baseline_cost',
         'momentum')],
@@ -103,6 +104,30 @@ def test_a_level_name_that_is_mistyped_gets_the_nearest(
   message = message_of(level_name=typo)
   assert f'--level_name={typo} ' in message
   assert meant in message
+
+
+@pytest.mark.parametrize('name, values', [
+    ('train_on_new', dict(train_on_new=False)),
+    ('replay_state', dict(replay_state='recomputed')),
+    ('entropy_on_replay', dict(
+        replay_proportion=.5, train_on_new=False, entropy_on_replay=False)),
+    ('trust_region_threshold', dict(
+        trust_region_threshold=.1, off_policy_correction='none')),
+    ('trust_region_threshold', dict(
+        trust_region_threshold=.1, q_estimate='baseline'))])
+def test_settings_of_replay_that_cannot_work_together(name, values):
+  assert f'--{name}={values[name]} cannot work: ' in message_of(
+      level_name='pong', **values)
+  for left_out in set(values) - {'replay_proportion'}:
+    rest = {key: value for key, value in values.items() if key != left_out}
+    assert resolve(level_name='pong', **rest)
+
+
+def test_replay_of_all_but_a_few():
+  """The paper's 96 % of a batch of 128 is 123 unrolls (LASER, 5.1)."""
+  config = resolve(level_name='pong', batch_size=128,
+                   replay_proportion=.9609375)
+  assert (config.num_replayed_unrolls, config.num_new_unrolls) == (123, 5)
 
 
 def test_a_batch_has_to_divide_among_the_learner_devices():

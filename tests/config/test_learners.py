@@ -16,7 +16,7 @@ from scalable_agent.training import peers as peers_lib
 _NO_ENVIRONMENTS = 'Learner jobs have no environments, their actor jobs do.'
 _SPEED = 'It changes how fast this machine computes, not what.'
 _POLICY = 'It is about acting, whatever weights the policy has.'
-_TEST = 'Test mode has one learner, which meets no other.'
+_TEST = 'Tests and exports have one process, which meets no other.'
 _FIRST = 'The first learner alone writes, by its own clock.'
 _DEVICES = 'How many devices it leaves for learning is compared instead.'
 _OWN_FILE = 'It names a file of this machine.'
@@ -25,8 +25,12 @@ _MAY_DIFFER = dict(
     # The run as such.
     logdir=_FIRST,
     mode=_TEST,
-    test_num_episodes=_TEST,
+    checkpoint=_TEST,
     video_dir=_TEST,
+    export_dir=_TEST,
+    profile_updates=_FIRST,
+    test_num_episodes=_FIRST,
+    evaluate_every_frames=_FIRST,
     seed='All take the weights of the first learner. Besides these, a seed '
          'decides which actions and replayed unrolls are drawn, and those may '
          'be different.',
@@ -42,7 +46,9 @@ _MAY_DIFFER = dict(
     level_cache_dir=_NO_ENVIRONMENTS,
     environment_timeout_secs=_NO_ENVIRONMENTS,
     # Learning.
-    architecture='Batched A2C is refused where there are several learners.',
+    architecture='Batched A2C and A3C are refused where there are several '
+                 'learners.',
+    warm_start='The first learner alone reads it, and all take its weights.',
     # Jobs.
     task='It tells the learners apart.',
     job_name='Actor jobs do not meet the learners like this.',
@@ -80,7 +86,13 @@ _FACTS = dict(num_actions=6, observation_shapes=[[84, 84, 4]])
 def _config(task=0, **values):
   return config_lib.resolve(dict(dict(
       level_name='pong', learner_hosts=['a:1', 'b:2'], task=task,
-      insecure_network=True, replay_proportion=.5), **values))
+      insecure_network=True), **values))
+
+
+def _base(name):
+  """What a setting needs to make a difference, a dict."""
+  is_reactor = config_lib.SETTINGS[name].agent == 'reactor'
+  return dict(agent='reactor') if is_reactor else dict(replay_proportion=.5)
 
 
 def _another(value):
@@ -131,9 +143,10 @@ def test_every_setting_is_compared_or_has_a_reason():
 
 @pytest.mark.parametrize('name', _FLAGS)
 def test_another_value_is_refused_in_one_line_that_names_the_flag(name):
-  value = getattr(_config(), name)
-  other = dataclasses.replace(_config(1), **{name: _another(value)})
-  assert _meet([_config(), other]) == (
+  base = _base(name)
+  value = getattr(_config(**base), name)
+  other = dataclasses.replace(_config(1, **base), **{name: _another(value)})
+  assert _meet([_config(**base), other]) == (
       f'--{name} is {value} at learner 0 and {_another(value)} at learner 1; '
       'all learners need the same.')
 

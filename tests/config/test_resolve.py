@@ -192,6 +192,44 @@ def test_batched_a2c_refuses_pools_that_cannot_meet():
   resolve(**dict(trajectory, level_name='gym:CartPole-v1', pool_batch_size=3))
 
 
+def test_a3c_makes_an_update_of_every_unroll(monkeypatch):
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(3))
+  config = resolve(level_name='pong', architecture='a3c')
+  assert (config.batch_size, config.queue_capacity, config.num_actors,
+          config.num_learner_devices) == (1, 1, 6, 1)
+  layout = suites.choose_layout(config, config.num_actors)
+  assert (layout.num_pools, layout.size, layout.maximum_batch_size) == (6, 1, 1)
+  # As many of each game.
+  assert resolve(level_name='atari57', architecture='a3c').num_actors == 57
+  assert resolve(level_name='pong', architecture='a3c', task=3,
+                 job_name='actor').envs_per_actor == 1
+
+
+@pytest.mark.parametrize('name, value, others', [
+    ('batch_size', 32, {}),
+    ('replay_proportion', .5, {}),
+    ('policy_lag', 3, {}),
+    ('max_policy_lag', 3, {}),
+    ('num_pools', 2, {}),
+    ('pool_batch_size', 2, {}),
+    ('batch_size', 1, dict(num_learner_devices=2)),
+    ('envs_per_actor', 2, dict(task=0, job_name='actor')),
+    ('inference', 'learner', dict(task=0)),
+    ('learner_hosts', 'a:1,b:2', dict(task=0, insecure_network=True)),
+])
+def test_a3c_refuses_what_it_has_no_use_for(name, value, others):
+  message = message_of(
+      level_name='pong', architecture='a3c', **{name: value}, **others)
+  shown = "['a:1', 'b:2']" if name == 'learner_hosts' else value
+  assert message.startswith(f'--{name}={shown} cannot work: '), message
+
+
+def test_a_lag_that_every_unroll_would_exceed():
+  assert '--max_policy_lag=4 ' in message_of(
+      level_name='pong', policy_lag=5, max_policy_lag=4)
+  resolve(level_name='pong', policy_lag=5, max_policy_lag=5)
+
+
 def test_queue_capacity_follows_the_batch():
   assert resolve(level_name='pong').queue_capacity == 32
   assert resolve(level_name='pong', batch_size=5).queue_capacity == 5
@@ -230,12 +268,13 @@ def test_configurations_share_no_list():
 
 
 @pytest.mark.parametrize('values, expected', [
-    (dict(learning_rat=1.), "no setting 'learning_rat' to give. Did you mean "
-     'learning_rate?'),
+    (dict(reward_clippin='none'), "no setting 'reward_clippin' to give. Did "
+     'you mean reward_clipping?'),
     (dict(qqq=1), "no setting 'qqq' to give."),
     # It follows from the level.
     (dict(suite='atari'), "no setting 'suite' to give."),
-    (dict(mode='tset'), '--mode=tset cannot work: it has to be train or test.'),
+    (dict(mode='tset'), '--mode=tset cannot work: it has to be train or test or '
+     'export.'),
     (dict(batch_size='8'), '--batch_size=8 cannot work: it has to be a whole '
      'number.'),
     (dict(batch_size=8.), '--batch_size=8.0 cannot work'),

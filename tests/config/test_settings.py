@@ -27,7 +27,7 @@ def test_a_declaration_says_everything():
   assert described['amount'] == settings.Setting(
       name='amount', type=int, default=3, help='An amount.',
       scopes=settings.LEARNERS | settings.AGENT, check=settings.POSITIVE,
-      choices=(), needs=None, is_derived=False)
+      choices=(), needs=None, agent=None, is_derived=False)
   assert described['kind'].choices == ('a', 'b')
   assert (described['places'].default, described['places'].needs) == (
       ['x'], 'amount')
@@ -94,22 +94,33 @@ def test_every_field_is_a_setting_with_scopes_help_and_a_default():
 
 # As these were kept by hand, but for replay, which was in none of them.
 _WEIGHTS = {'level_name', 'suite', 'network', 'use_lstm', 'width', 'height',
-            'num_action_repeats', 'full_action_set'}
-_AGENT = {
+            'num_action_repeats', 'full_action_set', 'channel_multiplier',
+            'frame_stack', 'agent', 'num_atoms', 'v_min', 'v_max',
+            'policy_uniform'}
+_AGENT = _WEIGHTS - {'level_name', 'suite'} | {
     'network', 'use_lstm', 'batch_size', 'unroll_length',
     'num_action_repeats', 'width', 'height', 'full_action_set',
     'total_environment_frames', 'learning_rate', 'decay', 'momentum', 'epsilon',
     'gradient_norm_clip', 'entropy_cost', 'baseline_cost', 'discounting',
     'reward_clipping', 'clip_rho_threshold', 'clip_pg_rho_threshold',
-    'vtrace_lambda', 'precision', 'replay_proportion', 'replay_capacity'}
+    'vtrace_lambda', 'precision', 'replay_proportion', 'replay_capacity',
+    'replay_state', 'train_on_new', 'entropy_on_replay',
+    'trust_region_threshold', 'channel_multiplier', 'off_policy_correction', 'q_estimate', 'policy_lag',
+    'max_policy_lag', 'learning_rate_schedule', 'target_update_period',
+    'retrace_lambda', 'policy_gradient', 'beta_loo_clip', 'steps_per_update',
+    'replay_steps', 'replay_min_steps', 'replay_uniform'}
+_LOSS = {'entropy_cost', 'baseline_cost', 'discounting', 'reward_clipping',
+         'clip_rho_threshold', 'clip_pg_rho_threshold', 'vtrace_lambda',
+         'off_policy_correction', 'q_estimate', 'trust_region_threshold'}
 
 
 @pytest.mark.parametrize('scope, expected', [
     (config_lib.IDENTITY, _WEIGHTS),
     (config_lib.ACTORS, _WEIGHTS - {'suite'} | {
-        'precision', 'unroll_length', 'inference'}),
+        'precision', 'unroll_length', 'inference', 'architecture'}),
     (config_lib.LEARNERS, _AGENT | _WEIGHTS | {'learner_hosts'}),
-    (config_lib.AGENT, _AGENT | {'architecture'}),
+    (config_lib.AGENT, _AGENT | {'architecture', 'warm_start'}),
+    (config_lib.WORKERS, _LOSS),
 ])
 def test_scopes(scope, expected):
   names = config_lib.names(scope)
@@ -156,5 +167,14 @@ def test_a_configuration_is_such_values():
   config = config_lib.resolve(
       dict(level_name='pong', replay_proportion=.5, replay_capacity=99))
   values = config_lib.effective_values(vars(config), config_lib.AGENT)
-  assert values == {name: getattr(config, name)
-                    for name in config_lib.names(config_lib.AGENT)}
+  assert values == {
+      name: None if config_lib.SETTINGS[name].agent == 'reactor' else
+      getattr(config, name) for name in config_lib.names(config_lib.AGENT)}
+
+
+def test_what_is_another_agents_makes_no_difference():
+  mine = _effective(agent='reactor')
+  assert mine == _effective(agent='reactor', vtrace_lambda=.5)
+  assert mine['vtrace_lambda'] is None and mine['retrace_lambda'] == 1
+  assert _effective() == _effective(retrace_lambda=.5)
+  assert _effective()['retrace_lambda'] is None

@@ -6,9 +6,11 @@ import pytest
 
 gymnasium = pytest.importorskip('gymnasium')
 
+from scalable_agent import atari57
 from scalable_agent.environments import PoolError
 from scalable_agent.environments import contract
 from scalable_agent.environments import gym
+from scalable_agent.environments import gym_ids
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -46,7 +48,10 @@ class FakeEnvironment(gymnasium.Env):
 
 
 def _box(shape, dtype):
-  return gymnasium.spaces.Box(0, 255, shape, dtype)
+  return gymnasium.spaces.Box(0, 1 if dtype == bool else 255, shape, dtype)
+
+
+_BOOLEANS = _box((2,), bool)
 
 
 @pytest.fixture
@@ -134,7 +139,9 @@ def test_action_repeats_stop_at_the_end_of_an_episode(make_fake):
     ((3,), np.uint8, ((3,), np.uint8)),
     ((6, 5, 3), np.uint8, ((6, 5, 3), np.uint8)),
     ((6, 5, 3), np.float64, ((6, 5, 3), np.float32)),
-    ((6, 5), np.uint8, ((6, 5, 1), np.uint8))])
+    ((6, 5), np.uint8, ((6, 5, 1), np.uint8)),
+    ((6, 5, 3), bool, ((6, 5, 3), np.uint8)),
+    ((3,), bool, ((3,), np.uint8))])
 def test_observation_spec(make_fake, shape, dtype, expected):
   environment = make_fake(_box(shape, dtype))
   (spec,) = environment.observation_spec
@@ -142,7 +149,7 @@ def test_observation_spec(make_fake, shape, dtype, expected):
   for observation in (environment.initial(), environment.step(0)[2]):
     assert isinstance(observation, tuple)
     assert (observation[0].shape, observation[0].dtype) == expected
-  assert (observation[0] == 1).all()
+  assert (observation[0] == (255 if dtype == bool else 1)).all()
 
 
 # -- What an environment returns ----------------------------------------------
@@ -171,13 +178,15 @@ def _step_changed(make_fake, space, index, value):
     (_box((2,), np.uint8), np.array([0, 255]), [0, 255]),
     (_box((2,), np.uint8), [7, 8], [7, 8]),
     (_box((1, 2), np.uint8), [[7, 8]], [[[7], [8]]]),
+    (_BOOLEANS, np.array([True, False]), [255, 0]),
+    (_BOOLEANS, [0, 1], [0, 255]),
 ])
 @pytest.mark.filterwarnings('ignore:overflow')
 def test_observations_that_can_be_converted(make_fake, space, value, expected):
   _, _, (observation,) = _step_changed(make_fake, space, 0, value)
   np.testing.assert_array_equal(observation, expected)
   assert observation.dtype == (
-      np.uint8 if space.dtype == np.uint8 else np.float32)
+      np.float32 if space.dtype.kind == 'f' else np.uint8)
 
 
 _VECTOR = _box((2,), np.float32)
@@ -199,6 +208,8 @@ _VECTOR = _box((2,), np.float32)
     (_box((2,), np.uint8), [-1, 0], 'list .*'),
     (_box((4, 3), np.uint8), np.zeros([3, 4], np.uint8), r'uint8 \(3, 4\)'),
     (_box((4, 3, 1), np.uint8), np.zeros([4, 3], np.uint8), r'uint8 \(4, 3\)'),
+    (_BOOLEANS, [0, 2], 'list .*'),
+    (_BOOLEANS, np.zeros(2), r'float64 \(2,\)'),
 ])
 def test_observations_that_are_refused(make_fake, space, value, seen):
   """The message says what the space promises."""
@@ -260,7 +271,8 @@ def test_actions_count_from_the_spaces_start(make_fake):
 @pytest.mark.parametrize('space,message', [
     (_box((), np.float32), 'neither a vector nor an image'),
     (_box((2, 2, 2, 2), np.uint8), 'neither a vector nor an image'),
-    (_box((2,), np.int64), 'neither uint8 nor float'),
+    (_box((2,), np.int64), 'neither uint8, bool nor float'),
+    (_box((0, 5, 3), np.uint8), 'is empty'),
     (gymnasium.spaces.Discrete(3), r'Discrete\(3\) is not a Box')])
 def test_unsupported_observations(make_fake, space, message):
   with pytest.raises(PoolError, match='^gym:Fake-v0: .*' + message):
@@ -327,13 +339,16 @@ def test_namespace_registered_by_its_package(monkeypatch):
   monkeypatch.setitem(sys.modules, 'ale_py', None)
   assert 'ale_py' in _error('gym:ALE/Nothing-v5')
   monkeypatch.setitem(sys.modules, 'ale_py', types.ModuleType('ale_py'))
-  gymnasium.register('ALE/Nothing-v5', lambda: FakeEnvironment(
+  gymnasium.register('ALE/Nothing-v5', lambda frameskip: FakeEnvironment(
       _box((2, 2, 3), np.uint8)))
   try:
     environment = gym.make_environment('gym:ALE/Nothing-v5', 0)
     assert environment.observation_spec[0].shape == (2, 2, 3)
   finally:
     gymnasium.registry.pop('ALE/Nothing-v5')
+
+
+# -- The Arcade Learning Environment, and MinAtar -----------------------------
 
 
 def test_pong():
@@ -344,3 +359,124 @@ def test_pong():
   assert (observation.shape, observation.dtype) == ((210, 160, 3), np.uint8)
   assert environment.step(5)[:2] == (0.0, False)
   environment.close()
+
+
+@pytest.mark.parametrize('num_action_repeats', [4, 3])
+def test_the_emulator_skips_as_many_frames_as_an_action_is_repeated(
+    num_action_repeats):
+  """So that frames are those of the emulator, as everywhere."""
+  environment = gym.make_environment(
+      'gym:ALE/Pong-v5', 0, num_action_repeats=num_action_repeats)
+  environment.initial()
+  for _ in range(5):
+    environment.step(0)
+  frames = environment._environment.unwrapped.ale.getEpisodeFrameNumber()
+  assert frames == 5 * num_action_repeats
+  environment.close()
+
+
+@pytest.mark.parametrize('game, expected', [
+    ('SpaceInvaders', ' --level_name=space_invaders is the paper\'s.'),
+    ('Adventure', '')])
+def test_ales_own_levels_are_told_from_the_papers(game, expected):
+  level_name = f'gym:ALE/{game}-v5'
+  text = gym._describe_ale(level_name)
+  assert text.startswith(f'{level_name} is not the paper\'s protocol')
+  assert text.endswith(f'its actions are sticky.{expected}')
+
+
+def test_every_atari_game_is_known_by_its_name_in_gymnasium():
+  pytest.importorskip('ale_py')
+  known = [gym_ids.atari_level(f'gym:{name}') for name in gymnasium.registry
+           if name.startswith('ALE/')]
+  assert set(known) - {None} == set(atari57.GAMES)
+
+
+def test_minatars_planes_are_bytes():
+  environment = gym.make_environment('gym:MinAtar/Breakout-v1', 0)
+  spec, = environment.observation_spec
+  assert (spec.shape, spec.dtype) == ((10, 10, 4), np.uint8)
+  assert environment.num_actions == 3
+  game = environment._environment.unwrapped.game
+  observation, = environment.initial()
+  for action in range(3):
+    np.testing.assert_array_equal(observation, np.where(game.state(), 255, 0))
+    _, _, (observation,) = environment.step(action)
+
+
+# -- What a person sees -------------------------------------------------------
+
+
+class Rendering(FakeEnvironment):
+  """Renders the number of steps in all pixels, as `convert` has it."""
+  metadata = {'render_modes': ['rgb_array']}
+
+  def __init__(self, convert=lambda screen: screen, render_mode=None, **kwargs):
+    super().__init__(**kwargs)
+    self._convert = convert
+    self._render_mode = render_mode
+
+  def render(self):
+    assert self._render_mode == 'rgb_array'
+    return self._convert(np.full((200, 7, 3), self._step, np.uint8))
+
+
+@pytest.fixture
+def make_shown():
+  """Registers a class and makes one that is shown: (class, ...)."""
+
+  def make(cls, **kwargs):
+    gymnasium.register('Shown-v0', cls, kwargs=kwargs)
+    return gym.make_environment('gym:Shown-v0', 0, 2, shows=True)
+
+  yield make
+  gymnasium.registry.pop('Shown-v0', None)
+
+
+@pytest.mark.parametrize('convert', [
+    lambda screen: screen, lambda screen: (screen + .5) / 255])
+def test_what_is_rendered_is_seen_with_what_is_observed(make_shown, convert):
+  environment = make_shown(
+      Rendering, observation_space=_VECTOR, convert=convert)
+  specs = [(spec.shape, spec.dtype) for spec in environment.observation_spec]
+  assert specs == [((2,), np.float32), ((200, 7, 3), np.uint8)]
+  results = [environment.initial()]
+  results += [environment.step(0)[-1] for _ in range(4)]
+  for step, (observation, screen) in zip([0, 2, 4, 0, 2], results, strict=True):
+    assert (observation == step).all() and (screen == step).all()
+
+
+def test_an_image_of_few_pixels_is_enlarged(make_shown):
+  environment = make_shown(
+      Rendering, observation_space=_VECTOR,
+      convert=lambda screen: np.arange(90, dtype=np.uint8).reshape(5, 6, 3))
+  _, screen = environment.initial()
+  assert screen.shape == (130, 156, 3)
+  assert (screen[:26, 26:52] == [3, 4, 5]).all()
+
+
+def test_an_image_is_seen_where_nothing_is_rendered(make_shown):
+  environment = make_shown(
+      FakeEnvironment, observation_space=_box((90, 80, 3), np.uint8))
+  environment.initial()
+  _, _, (observation, screen) = environment.step(0)
+  assert observation.shape == (90, 80, 3) and (observation == 2).all()
+  assert screen.shape == (90, 80, 3) and (screen == 2).all()
+
+
+def _fail(screen):
+  raise OSError('no\ndisplay')
+
+
+@pytest.mark.parametrize('cls, kwargs, message', [
+    (FakeEnvironment, {}, 'it has no render mode rgb_array, and its '
+     'observations are no images'),
+    (Rendering, dict(convert=_fail), 'OSError: no display'),
+    (Rendering, dict(convert=lambda screen: None), 'ContractError: what it '
+     r'renders is None, expected uint8 \(height, width, 3\)'),
+    (Rendering, dict(convert=lambda screen: screen[0]), 'ContractError: what '
+     r'it renders is uint8 \(7, 3\), expected .*')])
+def test_what_cannot_be_shown_is_refused(make_shown, cls, kwargs, message):
+  with pytest.raises(PoolError, match=(
+      f'^gym:Shown-v0 cannot be shown: {message}$')):
+    make_shown(cls, observation_space=_VECTOR, **kwargs)

@@ -232,6 +232,16 @@ def test_fast_environments_of_a_process_share_a_message(make_pool):
   assert len(_recv_all(pool)) < 50
 
 
+def test_recv_takes_all_that_is_ready_however_it_was_sent(make_pool):
+  """So that batches that became small become large again."""
+  pool = make_pool([{}] * 20, num_processes=1)
+  _recv_all(pool)
+  for i in range(20):
+    pool.send([i], [0])
+  time.sleep(.5)
+  assert len(pool.recv().ids) == 20
+
+
 def test_recv_waits_for_minimum(make_pool):
   pool = make_pool([{'seconds': 0.1 * i} for i in range(4)], num_processes=4,
                    minimum_batch_size=3, timeout_ms=None)

@@ -7,6 +7,7 @@ from absl import flags
 from absl.testing import flagsaver
 import numpy as np
 from PIL import Image
+from PIL import ImageSequence
 import pytest
 
 from scalable_agent import atari57
@@ -125,20 +126,40 @@ def test_levels_so_far_are_written_without_a_score_of_the_suite(
   assert list(scores['levels']) == ['alien', 'amidar', 'assault']
 
 
+def test_what_an_environment_of_gymnasium_renders_is_recorded(tmp_path):
+  level_name = 'gym:tests.environments.rendering:Rendering-v0'
+  config = _config(tmp_path, level_name=level_name, test_num_episodes=2,
+                   environment_threads=1, video_dir=tmp_path / 'videos')
+  _save(config)
+  scores = test_mode.test(config)
+  assert scores['levels'][level_name]['mean'] == 5.
+  (path,) = (tmp_path / 'videos').iterdir()
+  with Image.open(path) as gif:
+    assert (gif.size, gif.n_frames) == ((120, 100), 5)
+    colours = [image.convert('RGB').getpixel((60, 50))
+               for image in ImageSequence.Iterator(gif)]
+  assert colours == [(50 * step, 0, 0) for step in range(5)]
+
+
 def test_videos_that_cannot_be_are_refused_before_any_episode(tmp_path):
-  config = _config(tmp_path, level_name='gym:CartPole-v1',
+  for name in ('vector', 'image'):
+    (tmp_path / name).mkdir()
+  config = _config(tmp_path / 'vector', level_name='synthetic:size=3',
                    video_dir=tmp_path / 'videos')
   _save(config)
-  with pytest.raises(config_lib.ConfigError, match='are no images'):
+  with pytest.raises(config_lib.ConfigError, match=(
+      'cannot work: synthetic:size=3 cannot be shown: .* are no images. Leave '
+      'it out.$')):
     test_mode.test(config)
   (tmp_path / 'file').write_text('')
-  config = _config(tmp_path, level_name='synthetic:', network='shallow',
-                   video_dir=tmp_path / 'file')
+  config = _config(tmp_path / 'image', level_name='synthetic:',
+                   network='shallow', video_dir=tmp_path / 'file')
+  _save(config)
   with pytest.raises(config_lib.ConfigError, match='cannot be written'):
     test_mode.test(config)
-  assert not (tmp_path / 'test_scores.json').exists()
+  assert not list(tmp_path.glob('*/test_scores.json'))
 
 
 def test_a_run_without_a_checkpoint_is_refused(tmp_path):
-  with pytest.raises(config_lib.ConfigError, match='needs a checkpoint'):
+  with pytest.raises(config_lib.ConfigError, match='has no checkpoint'):
     test_mode.test(_config(tmp_path, level_name='pong'))

@@ -12,14 +12,29 @@ from scalable_agent.environments import StepOutput
 NUM_ACTIONS = 4
 FRAMES = {'deep': ArraySpec((13, 18, 3), np.uint8),
           'shallow': ArraySpec((24, 21, 2), np.uint8),
+          'small': ArraySpec((10, 9, 4), np.uint8),
+          'reactor': ArraySpec((36, 41, 1), np.uint8),
           'vector': ArraySpec((5,), np.float32)}
 WORDS = ArraySpec((3,), np.int32)
 
 
-def make(torso, use_lstm, instruction=False, num_actions=NUM_ACTIONS):
+class Plain:
+  """A torso of a user's, which has no weights."""
+
+  def __init__(self, frame_shape):
+    self._size, = frame_shape
+
+  def init(self, unused_initializer):
+    return self._size
+
+  def apply(self, unused_params, frame):
+    return frame
+
+
+def make(torso, use_lstm, instruction=False, num_actions=NUM_ACTIONS, **kwargs):
   """Returns an agent with a torso of the project's."""
   spec = (FRAMES[torso],) + ((WORDS,) if instruction else ())
-  return networks.Agent(num_actions, spec, torso, use_lstm)
+  return networks.Agent(num_actions, spec, torso, use_lstm, **kwargs)
 
 
 def params(agent, seed=0):

@@ -7,6 +7,7 @@ import tree
 
 from scalable_agent import networks
 from scalable_agent.environments import ArraySpec
+from scalable_agent.networks import torsos
 from tests.networks import agents
 
 
@@ -33,19 +34,27 @@ def _layer(params, name, layer_class, units, *args, **kwargs):
       bias_initializer=lambda *_, **__: params[name + '/b'], **kwargs)
 
 
-def _keras_shallow(params, out):
+def _keras_shallow(params, out, multiplier):
   conv, dense = tf.keras.layers.Conv2D, tf.keras.layers.Dense
-  out = _layer(params, 'torso/conv_0', conv, 16, 8, strides=4,
+  out = _layer(params, 'torso/conv_0', conv, multiplier * 16, 8, strides=4,
                padding='valid', activation='relu')(out)
-  out = _layer(params, 'torso/conv_1', conv, 32, 4, strides=2,
+  out = _layer(params, 'torso/conv_1', conv, multiplier * 32, 4, strides=2,
                padding='valid', activation='relu')(out)
   out = tf.keras.layers.Flatten()(out)
   return _layer(params, 'torso/linear', dense, 256, activation='relu')(out)
 
 
-def _keras_deep(params, out):
+def _keras_small(params, out, multiplier):
   conv, dense = tf.keras.layers.Conv2D, tf.keras.layers.Dense
-  for i, units in enumerate([16, 32, 32]):
+  out = _layer(params, 'torso/conv', conv, multiplier * 16, 3,
+               padding='same', activation='relu')(out)
+  out = tf.keras.layers.Flatten()(out)
+  return _layer(params, 'torso/linear', dense, 128, activation='relu')(out)
+
+
+def _keras_deep(params, out, multiplier):
+  conv, dense = tf.keras.layers.Conv2D, tf.keras.layers.Dense
+  for i, units in enumerate(multiplier * np.array([16, 32, 32])):
     name = f'torso/section_{i}/'
     out = _layer(params, name + 'conv', conv, units, 3, padding='same')(out)
     out = tf.keras.layers.MaxPool2D(3, strides=2, padding='same')(out)
@@ -60,16 +69,34 @@ def _keras_deep(params, out):
   return _layer(params, 'torso/linear', dense, 256, activation='relu')(out)
 
 
+
+def _keras_reactor(params, frame, multiplier):
+  conv, dense = tf.keras.layers.Conv2D, tf.keras.layers.Dense
+  both = lambda out: np.concatenate(
+      [np.maximum(out, 0), np.maximum(-out, 0)], -1)
+  out = frame
+  for i, (units, size, stride) in enumerate([(16, 8, 4), (32, 4, 2),
+                                             (32, 3, 1)]):
+    out = both(_layer(params, f'torso/conv_{i}', conv, multiplier * units,
+                      size, strides=stride)(out))
+  out = tf.keras.layers.Flatten()(out)
+  return both(_layer(params, 'torso/linear', dense, 128)(out))
+
+
 @pytest.mark.parametrize('torso, keras_torso', [
-    ('deep', _keras_deep), ('shallow', _keras_shallow)])
-def test_convolutional_torsos_equal_keras_layers(torso, keras_torso):
-  """The network of the paper's Figure 3, built a second time, agrees."""
-  agent = agents.make(torso, use_lstm=False)
+    ('deep', _keras_deep), ('shallow', _keras_shallow),
+    ('small', _keras_small), ('reactor', _keras_reactor)])
+@pytest.mark.parametrize('multiplier', [1, 4])
+def test_convolutional_torsos_equal_keras_layers(
+    torso, keras_torso, multiplier):
+  """The networks of the paper's Figure 3, built a second time, agree."""
+  agent = agents.make(
+      torso, use_lstm=False, channel_multiplier=multiplier)
   params = agents.params(agent)
   ((action,), env_output) = agents.inputs(torso, 1, 3)
   pixels = env_output.observation[0][0].numpy().astype(np.float32)
   features = np.concatenate(
-      [keras_torso(params, pixels / 255.),
+      [keras_torso(params, pixels / 255., multiplier),
        np.clip(env_output.reward[0], -1., 1.)[:, np.newaxis],
        np.eye(agents.NUM_ACTIONS)[action.numpy()]], axis=1)
   (logits, baseline), _ = agent.unroll(params, [action], env_output, ())
@@ -81,7 +108,7 @@ def test_convolutional_torsos_equal_keras_layers(torso, keras_torso):
       (features @ params['baseline/w'] + params['baseline/b'])[:, 0], 1e-4)
 
 
-@pytest.mark.parametrize('torso', ['deep', 'shallow', 'vector'])
+@pytest.mark.parametrize('torso', networks.TORSOS)
 def test_bfloat16_is_near_and_stays_within_the_torso(torso):
   """Outputs and gradients are float32, and within bfloat16's rounding."""
   agents.assert_near_in_bfloat16(
@@ -91,7 +118,8 @@ def test_bfloat16_is_near_and_stays_within_the_torso(torso):
 
 
 @pytest.mark.parametrize('torso, shape', [
-    ('vector', (5,)), ('shallow', (20, 20, 1)), ('deep', (13, 18, 3))])
+    ('vector', (5,)), ('shallow', (20, 20, 1)), ('small', (5, 4, 2)),
+    ('deep', (13, 18, 3)), ('reactor', (36, 36, 1))])
 def test_bytes_are_scaled_and_floats_are_not(torso, shape):
   """uint8 is divided by 255, whatever its rank; float32 is taken as it is."""
   agents.assert_bytes_are_scaled(torso, shape)
@@ -182,26 +210,31 @@ def test_names_and_shapes_of_weights():
 
 @pytest.mark.parametrize('torso, shape', [
     ('vector', (84, 84, 4)), ('deep', (5,)), ('shallow', (5,)),
-    ('vector', ()), ('deep', (84, 84)), ('shallow', (2, 84, 84, 3))])
+    ('small', (5,)), ('reactor', (5,)), ('vector', ()), ('deep', (84, 84)),
+    ('shallow', (2, 84, 84, 3))])
 def test_torso_that_does_not_fit_is_refused(torso, shape):
   expected = re.escape(
       f'--network={torso} does not fit observations of shape {shape}: images '
-      'need deep or shallow, vectors need vector.')
+      'need deep, shallow, small or reactor, vectors need vector.')
   with pytest.raises(ValueError, match=expected):
     networks.Agent(3, (ArraySpec(shape, np.float32),), torso, False)
 
 
-@pytest.mark.parametrize('shape', [(19, 84, 3), (84, 19, 3), (3, 3, 1)])
-def test_image_too_small_for_the_shallow_torso_is_refused(shape):
+@pytest.mark.parametrize('torso, shape, smallest', [
+    ('shallow', (19, 84, 3), 20), ('shallow', (84, 19, 3), 20),
+    ('shallow', (3, 3, 1), 20), ('reactor', (35, 84, 1), 36),
+    ('reactor', (84, 35, 1), 36)])
+def test_an_image_that_is_too_small_is_refused(torso, shape, smallest):
   expected = re.escape(
-      f'--network=shallow does not fit observations of shape {shape}: shallow '
-      'needs images of at least 20 x 20 pixels')
+      f'--network={torso} does not fit observations of shape {shape}: {torso} '
+      f'needs images of at least {smallest} x {smallest} pixels')
   with pytest.raises(ValueError, match=expected):
-    networks.Agent(3, (ArraySpec(shape, np.uint8),), 'shallow', False)
+    networks.Agent(3, (ArraySpec(shape, np.uint8),), torso, False)
 
 
 @pytest.mark.parametrize('torso, shape', [
-    ('shallow', (20, 20, 3)), ('shallow', (20, 84, 3)), ('deep', (1, 2, 3))])
+    ('shallow', (20, 20, 3)), ('shallow', (20, 84, 3)), ('deep', (1, 2, 3)),
+    ('small', (1, 1, 1)), ('small', (1, 30, 4)), ('reactor', (36, 36, 1))])
 def test_smallest_images(torso, shape):
   """What is not refused has an output."""
   spec = ArraySpec(shape, np.uint8)
@@ -210,6 +243,22 @@ def test_smallest_images(torso, shape):
   (logits, _), _ = agent.unroll(
       agent.initial_params(0), actions, env_outputs, ())
   assert np.abs(logits[0, 0] - logits[0, 1]).max() > 1e-3
+
+
+@pytest.mark.parametrize('shape, torso', [
+    ((5,), 'vector'), ((10, 10, 4), 'small'), ((19, 84, 3), 'small'),
+    ((84, 19, 3), 'small'), ((20, 20, 1), 'shallow'), ((84, 84, 4), 'shallow')])
+def test_auto_is_a_torso_that_fits(shape, torso):
+  assert networks.choose_torso(shape) == torso
+  torsos.make(torso, shape)
+
+
+@pytest.mark.parametrize('torso', ['vector', 'tests.networks.agents:Plain'])
+def test_a_torso_that_takes_no_channel_multiplier(torso):
+  with pytest.raises(ValueError, match=re.escape(
+      f'--channel_multiplier=2 cannot work: --network={torso} does not')):
+    networks.Agent(3, (ArraySpec((5,), np.float32),), torso, False,
+                   channel_multiplier=2)
 
 
 def test_unknown_torso_is_refused():

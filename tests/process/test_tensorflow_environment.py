@@ -1,9 +1,17 @@
+"""What TensorFlow is told before it is loaded, and what it is not to say."""
+
+import os
+import pathlib
 import platform
+import subprocess
+import sys
 
 import pytest
 
 from scalable_agent.process import tensorflow_environment
 
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_PREFIX = 'from scalable_agent.process import tensorflow_environment as t\n'
 _NAMES = ['TF_USE_LEGACY_KERAS', 'TF_ENABLE_ONEDNN_OPTS']
 
 
@@ -28,8 +36,56 @@ def test_onednn_is_left_as_it_is_on_other_processors(environ, monkeypatch):
   assert 'TF_ENABLE_ONEDNN_OPTS' not in environ
 
 
-@pytest.mark.parametrize('name', _NAMES)
+@pytest.mark.parametrize('name', [*_NAMES, 'TF_CPP_MIN_LOG_LEVEL'])
 def test_what_the_user_has_set_stays(environ, name):
   environ[name] = '0'
   tensorflow_environment.prepare()
   assert environ[name] == '0'
+
+
+# -- In fresh processes -------------------------------------------------------
+
+
+def _run(program, **environ):
+  inherited = {name: value for name, value in os.environ.items()
+               if not name.startswith('TF_')}
+  return subprocess.run(
+      [sys.executable, '-c', _PREFIX + program], capture_output=True, text=True,
+      timeout=300, check=False, cwd=_ROOT, env=dict(inherited, **environ))
+
+
+def test_tensorflow_is_loaded_without_chatter():
+  """Not even what it says before it looks at its log level."""
+  result = _run(
+      't.load()\nt.load()\nimport sys, tensorflow as tf\n'
+      'tf.config.list_physical_devices("GPU")\n'
+      'print("mine", file=sys.stderr)')
+  assert (result.returncode, result.stdout, result.stderr) == (0, '', 'mine\n')
+
+
+_WRITE = 'import os\nwith t._without_chatter():\n  os.write(2, {!r})\n'
+_CHATTER = (b'WARNING: All log messages before absl::InitializeLog() is\n'
+            b'I0000 00:00:1.2 3 port.cc:1] oneDNN\n')
+
+
+def test_what_is_no_chatter_is_seen():
+  result = _run(_WRITE.format(_CHATTER + b'E0000 00:00:1.2 3 cuda.cc] bad\n'))
+  assert result.stderr == 'E0000 00:00:1.2 3 cuda.cc] bad\n'
+
+
+def test_what_a_library_says_last_is_seen():
+  """Though it ends the process, as on a processor that it is not made for."""
+  result = _run(_WRITE.format(_CHATTER + b'needs AVX\n') +
+                '  os.kill(os.getpid(), 9)')
+  assert result.returncode == -9
+  assert result.stderr == 'needs AVX\n'
+
+
+def test_lines_of_tensorflow_at_every_save_are_left_out():
+  result = _run(
+      't.prepare()\nfrom absl import logging\nlogging.set_verbosity(0)\n'
+      'logging.use_absl_handler()\n'
+      'exec(compile("logging.info(\'sharding\')\\nlogging.warning(\'seen\')", '
+      '"/lib/tensorflow/x.py", "exec"))\nlogging.info("mine")')
+  said = [line.partition('] ')[2] for line in result.stderr.splitlines()]
+  assert [text for text in said if text] == ['seen', 'mine']

@@ -1,5 +1,6 @@
 """Tests of `timing`."""
 
+import contextlib
 import math
 
 import pytest
@@ -22,6 +23,20 @@ def test_stages_add_up_until_they_are_taken(clock):
       clock[0] += seconds
   assert times.take() == dict(a=5., b=2.)
   assert times.take() == {}
+
+
+def test_stages_are_annotated_while_they_last():
+  seen = []
+
+  @contextlib.contextmanager
+  def annotate(name):
+    seen.append(f'{name} begins')
+    yield
+    seen.append(f'{name} ends')
+
+  with timing.StageTimes(annotate).stage('a'):
+    seen.append('block')
+  assert seen == ['a begins', 'block', 'a ends']
 
 
 def test_mean_is_of_what_ended_well_since_the_last(clock):

@@ -14,6 +14,7 @@ import grpc
 import numpy as np
 import tree
 
+from scalable_agent import config as config_lib
 from scalable_agent import environments
 from scalable_agent import networks
 from scalable_agent import staging
@@ -30,9 +31,11 @@ LEVELS = ['easy', 'hard']
 # A frame, and the words of an instruction.
 SPEC = (ArraySpec((2, 2, 1), np.uint8), ArraySpec((3,), np.int32))
 SETTINGS = dict(
+    {name: config_lib.SETTINGS[name].default
+     for name in protocol.SHARED_SETTINGS},
     level_name='both', network='deep', use_lstm=True, precision='float32',
     width=2, height=2, num_action_repeats=4, full_action_set=False,
-    unroll_length=UNROLL_LENGTH, inference='actor')
+    unroll_length=UNROLL_LENGTH, inference='actor', architecture='impala')
 METHODS = ('Hello', 'PutUnroll', 'PutEpisodes', 'GetWeights', 'Act')
 NO_SECURITY = security_lib.Security()
 

@@ -51,6 +51,18 @@ def test_unrolls_arrive_as_they_were(learner):
   assert not remote_parts.same(sent[0], sent[2])
 
 
+def test_environments_of_all_actors_are_told_apart(learner):
+  for _ in range(2):
+    with remote_parts.client_of(learner) as client:
+      version = client.get_weights(-1)[1]
+      for stream in (7, 8, 7):
+        client.put_unrolls([
+            remote_parts.make_unroll(0, version)._replace(stream=stream)])
+  streams = [unroll.stream for unroll in learner.take(6)]
+  assert len(set(streams)) == 4
+  assert streams[0] == streams[2] and streams[3] == streams[5]
+
+
 @pytest.mark.parametrize('count', [0, 1, 2, 8, 9, 20])
 @pytest.mark.parametrize('max_call_bytes', [4 << 20, 5000, 1])
 def test_several_unrolls_at_once_arrive_in_order(
@@ -266,7 +278,7 @@ def test_presence(monkeypatch):
     ('level_name', 'pong'), ('network', 'shallow'), ('use_lstm', False),
     ('precision', 'bfloat16'), ('width', 3), ('height', 3),
     ('num_action_repeats', 1), ('full_action_set', True), ('unroll_length', 4),
-    ('inference', 'learner')])
+    ('inference', 'learner'), ('architecture', 'a2c_sync_step')])
 def test_names_the_setting_that_differs(learner, name, value):
   assert set(remote_parts.SETTINGS) == set(protocol.SHARED_SETTINGS)
   with remote_parts.client_of(learner, **{name: value}) as client:

@@ -37,19 +37,68 @@ def test_a_gap_between_seeds_is_left_out():
   assert not ((frames > 10) & (frames < 90)).any()
 
 
-def test_episodes_of_a_level_by_agent():
-  run = lambda **episodes: runs.Run('', {}, 1, episodes, {}, None)
+def _run(seed, clock=None, **episodes):
+  return runs.Run('', dict(level_name='pong', seed=seed), 1, episodes, {}, None,
+                  clock)
+
+
+def test_lines_of_a_level():
+  """Of agents that have an episode, in the colours of all of them."""
   a, b = _episodes([1], [2]), _episodes([3], [4])
-  agents = {'x': [run(pong=a), run(qbert=b)], 'y': [run(pong=b)], 'z': [run()]}
-  assert curves.episodes_by_agent(agents, 'pong') == {'x': [a], 'y': [b]}
+  agents = {'x': [_run(1, qbert=b)], 'y': [_run(1, pong=a), _run(1, pong=b)],
+            'z': [_run(2, pong=b)]}
+  y, z = curves.lines(agents, 'pong')
+  assert (y.label, y.colour, y.episodes) == (
+      'y (2 runs of 1 seed)', 'C1', [a, b])
+  assert (z.label, z.colour, z.episodes) == ('z (1 seed)', 'C2', [b])
+
+
+def test_hours_of_lines_are_those_of_the_runs_clock():
+  clock = runs.Clock(np.array([0, 100, 200]), np.array([0., 1., 5.]))
+  (line,) = curves.lines({'x': [
+      _run(1, clock, pong=_episodes([50, 150], [7., 8.])),
+      _run(2, pong=_episodes([50], [9.]))]}, 'pong')
+  (hours,) = line.hours
+  np.testing.assert_allclose(hours.frames, [.5, 3.])
+  np.testing.assert_array_equal(hours.returns, [7., 8.])
+
+
+def _line(label='agent', hours=()):
+  return curves.Line(label, 'C0', [_episodes([1, 2], [3., 4.]),
+                                   _episodes([1], [2.])], list(hours))
+
+
+def _size(png):
+  with Image.open(io.BytesIO(png)) as image:
+    assert image.format == 'PNG'
+    return image.size
 
 
 def test_pictures_grow_with_their_panels():
-  panels = {name: {'agent': [_episodes([1, 2], [3., 4.]), _episodes([1], [2.])]}
-            for name in ('pong', 'b', 'c')}
-  sizes = []
-  for columns in (4, 2):
-    with Image.open(io.BytesIO(curves.draw(panels, columns))) as image:
-      assert image.format == 'PNG'
-      sizes.append(image.size)
-  assert sizes == [(1800, 400), (1200, 800)]
+  panels = {name: [_line()] for name in ('pong', 'b', 'c')}
+  (width, height), (narrow, high) = (
+      _size(curves.draw(panels, columns=columns)) for columns in (4, 2))
+  assert (2 * width, 2 * height) == (3 * narrow, high)
+
+
+def _dark_rows(png):
+  """Which rows of pixels have something dark in them, bool."""
+  with Image.open(io.BytesIO(png)) as image:
+    return (np.array(image.convert('L')) < 100).any(axis=1)
+
+
+def test_legends_stand_below_the_curves():
+  """Each further name makes the picture higher, and the curves no lower."""
+  one, three = (curves.draw({'pong': [
+      _line(str(i) * 30) for i in range(count)]}) for count in (1, 3))
+  assert _size(three)[1] > _size(one)[1]
+  # A row of pixels may be rounded up or down.
+  assert (_dark_rows(one)[:300] != _dark_rows(three)[:300]).sum() <= 2
+
+
+def test_curves_over_hours_are_other_pictures():
+  hours = [_episodes([.5, 3.], [3., 4.])]
+  line = _line(hours=hours)
+  over_hours = curves.draw({'pong': [line]}, in_hours=True)
+  assert over_hours != curves.draw({'pong': [line]})
+  assert _size(over_hours) == _size(curves.draw({'pong': [line]}))

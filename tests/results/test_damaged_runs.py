@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from scalable_agent import report
+from scalable_agent.results import agents
 from scalable_agent.results import curves
 from scalable_agent.results import runs
 from tests import test_report
@@ -182,7 +183,7 @@ _JSON = strategies.recursive(
                             strategies.text(), inner, max_size=3),
     max_leaves=8)
 _SETTINGS = strategies.dictionaries(
-    strategies.sampled_from(['level_name', 'seed', *runs.SETTINGS]), _JSON,
+    strategies.sampled_from(['level_name', 'seed', *agents.SETTINGS]), _JSON,
     max_size=3)
 _SCORES = strategies.fixed_dictionaries(dict(
     frames=_JSON | strategies.just(5), levels=strategies.dictionaries(

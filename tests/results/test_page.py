@@ -6,11 +6,13 @@ import html.parser
 from scalable_agent.results import document
 from scalable_agent.results import page
 from scalable_agent.results import tables
+from scalable_agent.results import videos
 
 _BLOCKS = [
     document.Heading('A < B'), document.Paragraph('x & "y"'),
     tables.Table(['level', '<score>'], [['pong', '1'], ['<b>', '–']]),
     document.Picture('pong', b'one'), document.Picture('a"b', b'two'),
+    videos.Video('<pong>, seed 1', '/x.gif', 'videos/0"x.gif'),
     document.Paragraph('the end')]
 
 
@@ -48,7 +50,13 @@ def test_text_is_escaped():
 
 def test_pictures_are_in_the_page():
   images = _parsed().images
-  assert [image['alt'] for image in images] == [
+  assert [image['alt'] for image in images[:2]] == [
       'Learning curve of pong', 'Learning curve of a"b']
   assert [base64.b64decode(image['src'].split(',')[1])
-          for image in images] == [b'one', b'two']
+          for image in images[:2]] == [b'one', b'two']
+
+
+def test_videos_are_beside_the_page():
+  parsed = _parsed()
+  assert parsed.images[2]['src'] == 'videos/0"x.gif'
+  assert '<pong>, seed 1' in parsed.data

@@ -1,12 +1,11 @@
-"""Log directories, finished or not, and which of them are one agent."""
+"""Log directories, finished or not."""
 
-import dataclasses
+import json
 
 import numpy as np
 import pytest
 
 from scalable_agent import atari57
-from scalable_agent import config as config_lib
 from scalable_agent.results import runs
 from tests import test_report
 
@@ -57,77 +56,32 @@ def test_a_run_on_a_suite_has_all_of_its_levels(tmp_path):
   assert run.tested_frames == 2_000_000
 
 
-def test_seeds_of_an_agent_are_put_together(tmp_path):
-  """Runs that differ in level, seed or machine, and in nothing else."""
-  make = lambda name, **values: runs.read(_make(tmp_path / name, [], **values))
-  experts = [make('a', level_name='pong', seed=1, num_actors=32),
-             make('b', level_name='pong', seed=2, num_actors=64),
-             make('c', level_name='qbert', seed=1)]
-  deep = make('d', level_name='pong', network='deep', batch_size=8)
-  suite = make('e', level_name='atari57', network='deep',
-               full_action_set=True)
-  unknown = [make('f'), make('g')]
-  agents = runs.group([*experts, deep, suite, *unknown])
-  assert agents == {
-      'shallow, batch_size=32': experts, 'deep, batch_size=8': [deep],
-      'deep, multi-task, batch_size=32': [suite], 'f': [unknown[0]],
-      'g': [unknown[1]]}
+def _log_metrics(logdir, *lines):
+  with open(logdir + '/metrics.jsonl', 'w') as f:
+    f.writelines(json.dumps(line) + '\n' for line in lines)
 
 
-def test_frames_of_an_agent_are_named_in_millions(tmp_path):
-  both = [runs.read(_make(tmp_path / name, [], level_name='pong',
-                          total_environment_frames=frames))
-          for name, frames in (('a', 200_000_000), ('b', 500_000))]
-  assert list(runs.group(both)) == [
-      'shallow, for 200M frames', 'shallow, for 0.5M frames']
+def test_the_clock_adds_up_all_starts_of_a_run(tmp_path):
+  """The seconds in the log begin anew; frames over frames per second do not."""
+  logdir = _make(tmp_path / 'run', [(100, 'pong', -21)], level_name='pong')
+  assert runs.read(logdir).clock is None
+  _log_metrics(
+      logdir, dict(frames=3600, fps=1., wall_time=3600.),
+      dict(frames=7200, fps=2., wall_time=5400.),
+      dict(frames=10_800, fps=1., wall_time=3600.))
+  clock = runs.read(logdir).clock
+  np.testing.assert_array_equal(clock.frames, [0, 3600, 7200, 10_800])
+  np.testing.assert_allclose(clock.hours, [0., 1., 1.5, 2.5])
 
 
-def test_agents_of_one_name_are_told_apart(tmp_path):
-  both = [runs.read(_make(tmp_path / path / 'pong', [])) for path in 'ab']
-  assert list(runs.group(both)) == ['pong', f'pong ({tmp_path}/b/pong)']
-
-
-def test_settings_are_fields_of_the_configuration():
-  assert set(runs.SETTINGS) <= {
-      field.name for field in dataclasses.fields(config_lib.Config)}
-
-
-def _agents(tmp_path, **settings_by_name):
-  """The names of the runs of each agent, by the agent's name."""
-  made = {_make(tmp_path / name, [], level_name='pong', **settings): name
-          for name, settings in settings_by_name.items()}
-  return {agent: [made[run.logdir] for run in seeds]
-          for agent, seeds in runs.group(map(runs.read, made)).items()}
-
-
-def test_runs_with_and_without_replay_are_two_agents(tmp_path):
-  assert _agents(
-      tmp_path, none=dict(replay_proportion=0., replay_capacity=10_000),
-      half=dict(replay_proportion=.5, replay_capacity=10_000),
-      small=dict(replay_proportion=.5, replay_capacity=1000),
-      again=dict(replay_proportion=.5, replay_capacity=1000, seed=2)) == {
-          'shallow, replay_proportion=0.0': ['none'],
-          'shallow, replay_proportion=0.5, replay_capacity=10000': ['half'],
-          'shallow, replay_proportion=0.5, replay_capacity=1000':
-              ['small', 'again']}
-
-
-def test_a_capacity_without_replay_makes_no_agent(tmp_path):
-  assert _agents(
-      tmp_path, a=dict(replay_proportion=0., replay_capacity=10_000),
-      b=dict(replay_proportion=0., replay_capacity=5)) == {
-          'shallow': ['a', 'b']}
-
-
-def test_runs_from_before_a_setting_have_its_default(tmp_path):
-  """Here from before there was replay, lambda and precision."""
-  assert _agents(
-      tmp_path, old=dict(),
-      new=dict(replay_proportion=0., replay_capacity=10_000, vtrace_lambda=1.,
-               precision='float32'),
-      other=dict(vtrace_lambda=.9)) == {
-          'shallow, vtrace_lambda=1.0': ['old', 'new'],
-          'shallow, vtrace_lambda=0.9': ['other']}
+@pytest.mark.parametrize('fps', [None, 0., -1., '1', True, 5e-324, 1e999])
+def test_lines_without_a_speed_are_passed_over(tmp_path, fps):
+  """The next one that has a speed speaks for them too."""
+  logdir = _make(tmp_path / 'run', [], level_name='pong')
+  _log_metrics(logdir, dict(frames=100, fps=fps), dict(frames=3600, fps=1.))
+  run = runs.read(logdir)
+  assert run.frames == 3600
+  np.testing.assert_allclose(run.clock.hours[-1], 1.)
 
 
 @pytest.mark.parametrize('text', ['[]', '{"levels": {"pong": {}}}',

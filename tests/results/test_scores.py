@@ -21,16 +21,35 @@ def _run(frames=100, total=None, episodes=(), tested=(), tested_frames=None,
 def test_training_score_is_of_the_last_100_episodes():
   score = scores.score([_run(total=200, episodes=[1000.] * 50 + [2.] * 100)],
                        'pong')
-  assert score == scores.Score(2., 0., 'training', 100, 200, 1, 100)
+  assert score == scores.Score(2., 0., 'training', 100, 200, 1, 1, 100)
 
 
-def test_every_seed_counts_the_same():
-  """And the error is that over seeds."""
+def test_every_run_counts_the_same():
+  """And the error is that over runs."""
   score = scores.score(
       [_run(episodes=[0.] * 100), _run(episodes=[6.], frames=50)], 'pong')
   assert score.mean == 3.
   assert score.standard_error == pytest.approx(3.)
-  assert (score.frames, score.seeds, score.episodes) == (50, 2, 101)
+  assert (score.frames, score.runs, score.episodes) == (50, 2, 101)
+
+
+def _seeded(*seeds):
+  return [_run(episodes=[1.])._replace(config=dict(
+      level_name='pong', **({} if seed is None else dict(seed=seed))))
+          for seed in seeds]
+
+
+@pytest.mark.parametrize('seeds, expected', [
+    ([1], '1 seed'), ([1, 2, 3], '3 seeds'), ([1, 1, 1], '3 runs of 1 seed'),
+    ([1, 2, 2], '3 runs of 2 seeds'), ([None, None], '2 seeds'),
+    ([0, 0, None], '3 runs of 2 seeds')])
+def test_different_seeds_are_counted_not_runs(seeds, expected):
+  """A run without a configuration does not say which it had."""
+  found = _seeded(*seeds)
+  assert scores.count_text(found) == expected
+  score = scores.score(found, 'pong')
+  assert scores.seeds_text(score.runs, score.seeds) == expected
+  assert score.runs == len(seeds)
 
 
 def test_test_episodes_come_first():
@@ -40,7 +59,7 @@ def test_test_episodes_come_first():
       _run(episodes=[100.], tested=[1., 2., 6.], tested_frames=80)], 'pong')
   assert score.mean == 3.
   assert score.standard_error == pytest.approx(np.sqrt(7 / 3))
-  assert (score.source, score.frames, score.seeds, score.episodes) == (
+  assert (score.source, score.frames, score.runs, score.episodes) == (
       'test', 80, 1, 3)
 
 
@@ -48,7 +67,7 @@ def test_what_is_missing_is_said():
   assert scores.score([_run(level='qbert', episodes=[1.])], 'pong') == (
       scores.NO_RUN)
   score = scores.score([_run(total=5)], 'pong')
-  assert score == scores.Score(None, None, 'no episode', 100, 5, 1, 0)
+  assert score == scores.Score(None, None, 'no episode', 100, 5, 1, 1, 0)
   assert scores.score([_run(episodes=[4.])], 'pong').standard_error is None
 
 

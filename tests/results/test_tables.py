@@ -26,23 +26,23 @@ def test_table_c1_gives_the_medians_of_table_4(agent, median):
   table = tables.suite_table(published.ATARI57, {
       'ours': _agent(published_atari57.SCORES[agent])})
   rows = {row[0]: row for row in table.rows}
-  assert rows['ours'][1:3] == ['57 of 57', median]
-  assert rows[agent][1:3] == ['57 of 57', median]
-  assert table.header[2] == 'median'
+  for name in ('ours', agent):
+    assert (rows[name][1], rows[name][3]) == (median, '57 of 57')
+  assert table.header[1] == 'median'
   assert not any('same levels' in name for name in rows)
 
 
 def test_what_is_printed_stands_beside():
   table = tables.suite_table(published.ATARI57, {})
-  assert table.header == ['agent', 'levels', 'median', 'mean',
+  assert table.header == ['agent', 'median', 'mean', 'levels',
                           'median, as printed', 'mean, as printed']
   rows = {row[0]: row[1:] for row in table.rows}
   assert rows['Reactor'][3:] == ['187 %', '–']
   assert rows['IMPALA, deep, multi-task'] == [
-      '57 of 57', '59.7 %', '179.4 %', '59.7 %', '176.9 %']
+      '59.7 %', '179.4 %', '57 of 57', '59.7 %', '176.9 %']
   assert rows['A3C, deep, experts'] == [
       '–', '–', '–', '117.9 %', '503.6 %']
-  assert rows['ACKTR'][0] == '44 of 57, incomplete'
+  assert rows['ACKTR'][2] == '44 of 57, incomplete'
 
 
 def test_agents_that_lack_levels_stand_beside_the_published_on_theirs():
@@ -53,32 +53,46 @@ def test_agents_that_lack_levels_stand_beside_the_published_on_theirs():
   names = [row[0] for row in table.rows]
   same = [f'{name}: the same levels' for name in published_atari57.AGENTS]
   assert names[:8] == ['a', 'b'] + same + ['c']
-  assert table.rows[0][1:4] == ['2 of 57, incomplete', '50.0 %', '50.0 %']
-  assert table.rows[6][1:4] == ['2 of 57, incomplete', '1,423.0 %', '1,423.0 %']
+  assert table.rows[0][1:4] == ['50.0 %', '50.0 %', '2 of 57, incomplete']
+  assert table.rows[6][1:4] == ['1,423.0 %', '1,423.0 %', '2 of 57, incomplete']
   assert table.rows[7][1:4] == ['–', '–', '–']
 
 
 @pytest.mark.parametrize('score, expected', [
     (scores.NO_RUN, 'no run'),
-    (scores.Score(None, None, 'no episode', 0, 5_000_000, 1, 0),
+    (scores.Score(None, None, 'no episode', 0, 5_000_000, 1, 1, 0),
      'no episode finished yet, 1 seed, 0M frames of 5M, unfinished'),
-    (scores.Score(1., .1, 'test', 200_000_000, 200_000_000, 3, 600),
+    (scores.Score(1., .1, 'test', 200_000_000, 200_000_000, 3, 3, 600),
      'test, 600 episodes, 3 seeds, 200M frames'),
-    (scores.Score(1., None, 'training', 12_345_678, None, 1, 1),
+    (scores.Score(1., .1, 'test', 200_000_000, 200_000_000, 3, 1, 600),
+     'test, 600 episodes, 3 runs of 1 seed, 200M frames'),
+    (scores.Score(1., None, 'training', 12_345_678, None, 1, 1, 1),
      'training, 1 episode, 1 seed, 12.35M frames')])
 def test_origin(score, expected):
   assert tables.origin(score) == expected
 
 
 def test_level_table_marks_what_is_missing():
-  table = tables.level_table(published.ATARI57, {'ours': _agent({'pong': 20})})
+  table = tables.level_table(
+      published.ATARI57, {'ours': _agent({'pong': 20})}, ['pong', 'skiing'])
   assert table.header == [
-      'level', 'ours', 'human-normalised', 'from', 'random', 'human',
-      *published_atari57.AGENTS]
-  rows = {row[0]: row[1:] for row in table.rows}
-  assert len(rows) == 57
-  assert rows['pong'] == [
-      '20.0', '115.3 %', 'test, 1 episode, 1 seed, 5e-06M frames', '-20.7',
-      '14.6', '20.9', '20.7', '8.6', '20.4', '21.0']
-  assert rows['skiing'][:4] == ['–', '–', 'no run', '-17,098.1']
-  assert rows['skiing'][5] == '–'
+      'level', 'ours', 'human-normalised', 'random', 'human',
+      *published_atari57.AGENTS, 'ours: from']
+  pong, skiing = table.rows
+  assert pong == [
+      'pong', '20.0', '115.3 %', '-20.7', '14.6', '20.9', '20.7', '8.6', '20.4',
+      '21.0', 'test, 1 episode, 1 seed, 5e-06M frames']
+  assert skiing[:4] == ['skiing', '–', '–', '-17,098.1']
+  assert skiing[5] == '–' and skiing[-1] == 'no run'
+
+
+def test_what_is_published_alone():
+  (row,) = tables.published_table(published.ATARI57, ['pong']).rows
+  assert row == ['pong', '-20.7', '14.6', '20.9', '20.7', '8.6', '20.4', '21.0']
+
+
+def test_plain_table_has_a_row_for_each_agent_of_a_level():
+  table = tables.plain_table(['x', 'y'], {
+      'a': _agent({'x': 1., 'y': 2.}), 'b': _agent({'y': 3.})})
+  assert [row[:3] for row in table.rows] == [
+      ['x', '1.0', 'a'], ['y', '2.0', 'a'], ['y', '3.0', 'b']]

@@ -57,3 +57,41 @@ def test_capped_and_uncapped_mean_of_dmlab30():
   assert scores.compute() == pytest.approx(dict(
       capped_human_normalized_score=(29 * 50 + 100) / 30,
       mean_human_normalized_score=(29 * 50 + 1600) / 30))
+
+
+# -- What is best -------------------------------------------------------------
+
+
+def test_the_fitness_of_a_level_is_its_mean_over_a_full_window():
+  scores = suite_scores.RunningScores('pong', window=3)
+  for value in (-21., 1., 2.):
+    assert scores.fitness() is None
+    scores.add(trajectories.Episode('pong', value, 4))
+  assert scores.fitness() == ('mean_return', -6.)
+  scores.add(trajectories.Episode('pong', 6., 4))
+  assert scores.fitness() == ('mean_return', 3.)
+
+
+def test_the_fitness_of_a_suite_is_its_capped_score():
+  """Once the window of every level is full."""
+  scores = suite_scores.RunningScores('atari57', window=2)
+  for fraction in 9., .5:
+    for game in atari57.GAMES:
+      assert scores.fitness() is None
+      scores.add(trajectories.Episode(game, _return(game, fraction), 4))
+  measure, value = scores.fitness()
+  assert measure == 'capped_human_normalized_score'
+  assert value == pytest.approx(100)
+  for game in atari57.GAMES:
+    scores.add(trajectories.Episode(game, _return(game, .5), 4))
+  assert scores.fitness().value == pytest.approx(50)
+
+
+def test_an_evaluation_is_scored_by_level_or_suite():
+  episodes = [trajectories.Episode('pong', value, 4) for value in (1., 4.)]
+  assert suite_scores.of_episodes('pong', episodes) == dict(mean_return=2.5)
+  suite = [trajectories.Episode(game, _return(game, fraction), 4)
+           for game in atari57.GAMES for fraction in (.25, .75)]
+  assert suite_scores.of_episodes('atari57', suite) == pytest.approx(dict(
+      median_human_normalized_score=50, mean_human_normalized_score=50,
+      capped_human_normalized_score=50))

@@ -16,6 +16,7 @@ from scalable_agent.environments import PoolError
 from scalable_agent.environments import atari
 from scalable_agent.environments import dmlab
 from scalable_agent.environments import replacing_pool
+from scalable_agent.environments import shown_pool
 from scalable_agent.environments import synthetic
 from scalable_agent.suites import scores
 
@@ -85,6 +86,13 @@ def test_layout_of_an_actor_job_is_for_one_core(monkeypatch, values, expected):
   assert tuple(suites.choose_layout(config, 16)) == expected
 
 
+@pytest.mark.parametrize('level_name, repeats', [
+    ('gym:ALE/Pong-v5', 4), ('gym:ale_py:ALE/Pong-v5', 4),
+    ('gym:CartPole-v1', 1), ('gym:MinAtar/Breakout-v1', 1)])
+def test_frames_that_ale_skips_by_itself_count(level_name, repeats):
+  assert _config(level_name=level_name).num_action_repeats == repeats
+
+
 def test_levels():
   assert suites.level_names(_config(level_name='pong')) == ['pong']
   assert suites.level_names(_config(level_name='atari57')) == list(
@@ -105,7 +113,7 @@ def test_atari57_has_all_games_by_turns():
       for i, game in enumerate(atari57.GAMES)]
   for _, kwargs in made:
     assert kwargs == dict(num_threads=1, num_action_repeats=4, width=20,
-                          height=20, full_action_set=True)
+                          height=20, full_action_set=True, frame_stack=4)
   assert pool.num_environments == 59
 
 
@@ -216,7 +224,9 @@ def test_a_new_suite_is_a_record_and_an_entry(monkeypatch):
                   ('toy:all', layout.size, 10 + layout.size)]
   monkeypatch.setattr(environments.Pool, 'close', lambda pool: None)
   assert suites.find_facts(config) == suites.Facts(18, ())
-  assert suites.make_screens(config, 1) is None
+  monkeypatch.setattr(shown_pool, 'ShownPool', lambda pool: [pool])
+  (shown,) = suites.make_shown_pool(config, 1)
+  assert (shown.num_environments, made[-1]) == (1, ('toy:all', 1, 1))
   assert scores.compute('toy:all', {'toy:a': [1., 3.]}) == dict(best=3.)
   with pytest.raises(config_lib.ConfigError, match='--width=96 cannot work: '
                      'toys are small'):

@@ -318,6 +318,30 @@ def test_a_save_that_fails_leaves_all_as_it_was(tmp_path, monkeypatch, fail):
   _assert_equal(_state(other), _state(learner))
 
 
+def test_what_failed_after_the_weights_were_written_is_done_the_next_time(
+    tmp_path, monkeypatch):
+  """A run that stops at once leaves nothing half written either."""
+  learner = _make_learner()
+  checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '', keep=1)
+  checkpointer.save()
+  _step(learner, _batch(0))
+  replace = os.replace
+
+  def fail_for_the_note(source, target):
+    if os.path.basename(target) == 'checkpoint':
+      raise OSError(2, 'No such file or directory')
+    replace(source, target)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(os, 'replace', fail_for_the_note)
+    with pytest.raises(OSError):
+      checkpointer.save()
+  checkpointer.save()
+  assert {path.name for path in tmp_path.iterdir()} == {
+      'checkpoint', 'ckpt-80.index', 'ckpt-80.data-00000-of-00001'}
+  assert 'ckpt-80' in (tmp_path / 'checkpoint').read_text()
+
+
 def test_tensorflow_that_cannot_write_is_such_a_failure(tmp_path):
   """Its own errors are among those that a save may raise."""
   learner = _make_learner()

@@ -22,6 +22,7 @@ import pytest
 import tensorflow as tf
 
 from scalable_agent import atari57
+from scalable_agent import config as config_lib
 from scalable_agent import dmlab30
 from scalable_agent import trajectories
 from scalable_agent.process import progress as progress_lib
@@ -32,9 +33,10 @@ LOGS = dict(total_loss=4., learning_rate=.5, skipped=0.)
 ACTIONS = np.array([[0, 2], [1, 2]], np.int32)
 
 
-def _reporter(logdir, frames=0, total_frames=1000, interval_secs=1e9):
-  return metrics_lib.Reporter(
-      str(logdir), frames, total_frames, interval_secs, 'pong')
+def _reporter(logdir, frames=0, interval_secs=1e9, level_name='pong'):
+  return metrics_lib.Reporter(config_lib.resolve(dict(
+      logdir=str(logdir), total_environment_frames=1000,
+      log_interval_secs=interval_secs, level_name=level_name)), frames)
 
 
 def _episode(episode_return=1.5, frames=40, level_name='pong'):
@@ -59,9 +61,10 @@ def _summaries(logdir):
 
 
 def _scalars(logdir):
-  """A dict of tag to a list of (step, value), without the histogram."""
+  """A dict of tag to a list of (step, value), of those that are numbers."""
   return {tag: [(step, float(value)) for step, value in values]
-          for tag, values in _summaries(logdir).items() if tag != 'action'}
+          for tag, values in _summaries(logdir).items()
+          if values[0][1].dtype == np.float32 and not values[0][1].shape}
 
 
 # -- metrics.jsonl ------------------------------------------------------------
@@ -132,37 +135,34 @@ def test_what_is_not_finite_is_null(tmp_path):
   assert metrics['learning_rate'] == .5
 
 
-def test_a_suite_has_its_scores_once_every_level_has_had_a_game(
-    tmp_path, caplog):
-  caplog.set_level(logging.INFO, logger='absl')
-  reporter = metrics_lib.Reporter(str(tmp_path), 0, 1000, 1e9, 'atari57')
+def test_a_suite_has_its_scores_once_every_level_has_had_a_game(tmp_path):
+  reporter = _reporter(tmp_path, level_name='atari57')
   for game in atari57.GAMES[1:]:
     reporter.episode(_episode(atari57.HUMAN_SCORES[game], level_name=game))
   reporter.step(100, LOGS, np.array([0]), ACTIONS)
-  reporter.write(1, {}, {})
+  said = [reporter.write(1, {}, {})]
   game = atari57.GAMES[0]
   reporter.episode(_episode(atari57.RANDOM_SCORES[game], level_name=game))
   reporter.step(200, LOGS, np.array([0]), ACTIONS)
-  reporter.write(2, {}, {})
+  said.append(reporter.write(2, {}, {}))
   reporter.close()
   before, after = _metrics(tmp_path)
   median, mean = ('median_human_normalized_score',
                   'mean_human_normalized_score')
   assert median not in before and mean not in before
-  assert 'median' not in caplog.messages[-2]
-  assert (' | median human normalized score 100.0 % | capped human normalized '
-          'score 98.2 % | mean') in caplog.messages[-1]
+  assert 'median' not in said[0]
+  assert ', median 100.0 %, ' in said[1]
   assert after[median] == pytest.approx(100)
   assert after[mean] == pytest.approx(100 * 56 / 57)
   assert after['capped_human_normalized_score'] == pytest.approx(100 * 56 / 57)
   scalars = _scalars(tmp_path)
-  assert scalars[median] == [(200, pytest.approx(100))]
+  assert scalars[f'1_return/{median}'] == [(200, pytest.approx(100))]
   assert not any(name.startswith('dmlab30/') for name in scalars)
 
 
 def test_dmlab30_has_its_released_names_in_tensorboard(tmp_path):
   """One level at twice a human's score counts once and twice."""
-  reporter = metrics_lib.Reporter(str(tmp_path), 0, 1000, 1e9, 'dmlab30')
+  reporter = _reporter(tmp_path, level_name='dmlab30')
   for i, (level, twin) in enumerate(dmlab30.LEVEL_MAPPING.items()):
     human, random = dmlab30.HUMAN_SCORES[twin], dmlab30.RANDOM_SCORES[twin]
     reporter.episode(_episode(
@@ -174,7 +174,7 @@ def test_dmlab30_has_its_released_names_in_tensorboard(tmp_path):
   assert scalars['dmlab30/training_cap_100'] == [(100, pytest.approx(100))]
   assert scalars['dmlab30/training_no_cap'] == [
       (100, pytest.approx(100 * 31 / 30))]
-  assert scalars['capped_human_normalized_score'] == (
+  assert scalars['1_return/capped_human_normalized_score'] == (
       scalars['dmlab30/training_cap_100'])
 
 
@@ -186,7 +186,7 @@ def test_tensorboard_has_a_histogram_of_actions(tmp_path):
   reporter.write(2, {}, {})
   reporter.write(2, {}, {})
   reporter.close()
-  (step, buckets), = _summaries(tmp_path)['action']
+  (step, buckets), = _summaries(tmp_path)['5_policy/action']
   assert step == 200
   counts = {action: sum(count for low, high, count in buckets
                         if low <= action < high or action == high == 2)
@@ -224,7 +224,7 @@ def test_lines_are_there_at_once(tmp_path):
   reporter.write(1, {}, {})
   assert len(_metrics(tmp_path)) == 1
   assert (tmp_path / 'episodes.csv').read_text().endswith('1.5,40\n')
-  assert 'pong/episode_return' in _scalars(tmp_path)
+  assert '7_levels/pong/episode_return' in _scalars(tmp_path)
   reporter.close()
 
 
@@ -246,10 +246,11 @@ def test_episodes(tmp_path):
       HEADER + '0,pong,-21,3600\n100,gym:CartPole-v1,1234567,108000\n'
       '200,pong,0.5,4\n')
   scalars = _scalars(tmp_path)
-  assert scalars['pong/episode_return'] == [(0, -21.), (200, .5)]
-  assert scalars['pong/episode_frames'] == [(0, 3600.), (200, 4.)]
-  assert scalars['gym:CartPole-v1/episode_return'] == [(100, 1234567.)]
-  assert scalars['total_loss'][0] == (200, 4.)
+  assert scalars['7_levels/pong/episode_return'] == [(0, -21.), (200, .5)]
+  assert scalars['7_levels/pong/episode_frames'] == [(0, 3600.), (200, 4.)]
+  assert scalars['7_levels/gym:CartPole-v1/episode_return'] == [
+      (100, 1234567.)]
+  assert scalars['4_losses/total_loss'][0] == (200, 4.)
 
 
 def test_level_names_with_commas_are_quoted(tmp_path):
@@ -362,38 +363,6 @@ def test_fps_of_a_resumed_run_counts_its_own_frames(tmp_path):
 
 
 # -- Progress -----------------------------------------------------------------
-
-
-def test_progress_text():
-  assert metrics_lib.progress_text(
-      1_500_000, 200_000_000, 12_345., [1., 2.], 1.26) == (
-          'frames 1.50M of 200.00M (0.8 %) | 12.35k frames/s | mean return '
-          '1.50 over 2 episodes | policy lag 1.3 | time left 4:27:59')
-
-
-@pytest.mark.parametrize('frames, fps, returns, expected', [
-    (0, 0., [], ['frames 0 of 1.00k', 'no episode finished yet', '| 0 frames/s',
-                 'time left unknown']),
-    (1000, 1., [3.],
-     ['(100.0 %)', 'time left 0:00:00', '3.00 over 1 episodes']),
-    (999, .5, [-21.], ['frames 999', 'time left 0:00:02', '-21.00']),
-])
-def test_progress_text_at_the_ends(frames, fps, returns, expected):
-  text = metrics_lib.progress_text(frames, 1000, fps, returns, 0.)
-  for part in expected:
-    assert part in text
-  assert '\n' not in text
-
-
-def test_the_mean_is_over_the_last_100_games(tmp_path, caplog):
-  reporter = _reporter(tmp_path)
-  for i in range(150):
-    reporter.episode(_episode(float(i)))
-  reporter.step(100, LOGS, np.array([0]), ACTIONS)
-  with caplog.at_level(logging.INFO, logger='absl'):
-    reporter.write(1, {}, {})
-  reporter.close()
-  assert 'mean return 99.50 over 100 episodes' in caplog.text
 
 
 def _read_until(descriptor, end):

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from scalable_agent import trajectories
+from scalable_agent.process import progress
 from scalable_agent.process import timing
 from scalable_agent.training import collectives
 from scalable_agent.training import metrics
@@ -121,7 +122,7 @@ def _learn(peers, run, stop, num_steps):
   peers.share_episodes = peers.compare = lambda unused_argument: None
   run.trained, run.num_steps = [], num_steps
   try:
-    run_lib.loop(None, run, peers, stop)
+    run_lib.loop(None, run, peers, stop, progress.ProgressLine())
   except Exception as e:  # Given to the test.
     return run.trained, e
   return run.trained, None

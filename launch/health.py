@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Says whether the job in this container works: the health check of its image.
+
+    python health.py
+
+Prints one line, and exits with 0 if all is well:
+
+* An actor is connected to its learner.
+* A learner listens for actors and, while some are connected, trains.
+* A run without jobs trains.
+
+What trains writes `metrics.jsonl`. If that is older than the longest wait for a
+batch (--batch_timeout_secs), the run should have ended by itself, and hangs.
+Linux only: all is read in /proc.
+"""
+
+import glob
+import os
+import sys
+import time
+
+from absl import flags
+
+from scalable_agent import experiment
+
+_LISTENS, _CONNECTED = '0A', '01'  # In /proc/net/tcp.
+
+
+def find_job(proc='/proc'):
+  """Returns a folder of /proc and the arguments of the oldest job in it.
+
+  Args:
+    proc: The path of /proc.
+
+  Returns:
+    A pair of a path and a list of strings, or None if there is no job.
+  """
+  for pid in sorted(map(int, filter(str.isdecimal, os.listdir(proc)))):
+    path = os.path.join(proc, str(pid))
+    try:
+      with open(os.path.join(path, 'cmdline')) as f:
+        arguments = f.read().split('\0')[:-1]
+    except OSError:
+      continue  # It has ended.
+    if 'scalable_agent.experiment' in arguments:
+      return path, arguments[arguments.index('scalable_agent.experiment'):]
+  return None
+
+
+def find_sockets(proc='/proc'):
+  """Returns the state, local port and remote port of all TCP sockets, a set."""
+  found = set()
+  for path in glob.glob(os.path.join(proc, 'net', 'tcp*')):
+    with open(path) as f:
+      for line in f.readlines()[1:]:
+        _, local, remote, state = line.split()[:4]
+        found.add((state, *(int(address.rpartition(':')[2], 16)
+                            for address in (local, remote))))
+  return found
+
+
+def find_problem(config, sockets, silent_seconds):
+  """Returns what is wrong with a job, a string, or None.
+
+  Args:
+    config: The job's `config.Config`.
+    sockets: As of `find_sockets`.
+    silent_seconds: A function that returns for how long it has not written
+      `metrics.jsonl`.
+  """
+  if config.mode != 'train':
+    return None
+  hosts = config.learner_hosts
+  port = int(hosts[max(config.task, 0) % len(hosts)].rpartition(':')[2])
+  if config.is_actor_job:
+    connected = any(state == _CONNECTED and remote == port
+                    for state, _, remote in sockets)
+    return None if connected else f'not connected to the learner, port {port}'
+  if config.task >= 0:
+    ends = [state for state, local, _ in sockets if local == port]
+    if _LISTENS not in ends:
+      return f'does not listen on port {port}'
+    if _CONNECTED not in ends:
+      return None  # Nobody is there to learn from.
+  longest = config.batch_timeout_secs + config.log_interval_secs
+  if config.writes_logdir and silent_seconds() > longest:
+    return f'has not written metrics.jsonl for {silent_seconds():.0f} s'
+  return None
+
+
+def main():
+  """Returns the exit code."""
+  job = find_job()
+  if job is None:
+    print('no job is running')
+    return 1
+  process, arguments = job
+  os.chdir(os.path.join(process, 'cwd'))
+  flags.FLAGS(arguments)
+  config = experiment.config_of_run()
+  metrics = os.path.join(config.logdir, 'metrics.jsonl')
+
+  def silent_seconds():
+    written = os.path.getmtime(metrics) if os.path.exists(metrics) else 0.
+    return time.time() - max(written, os.path.getmtime(process))
+
+  problem = find_problem(config, find_sockets(), silent_seconds)
+  print(problem or 'works')
+  return 1 if problem else 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())

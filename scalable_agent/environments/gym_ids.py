@@ -1,0 +1,116 @@
+"""Finds the environments that level names of Gymnasium stand for."""
+
+import collections
+import difflib
+import importlib
+
+from scalable_agent import atari57
+from scalable_agent.environments import PoolError
+
+PREFIX = 'gym:'
+
+_Package = collections.namedtuple('_Package', 'name module register')
+_Package.__doc__ = """What registers the ids of a namespace.
+
+  name: As it is installed.
+  module: The module to import.
+  register: The module's function to call, None if importing it does.
+"""
+_PACKAGES = {
+    'ALE': _Package('ale-py', 'ale_py', None),
+    'MinAtar': _Package('minatar', 'minatar.gym', 'register_envs')}
+
+# From the namespace ALE's name of a game to the level of the paper's protocol.
+_ATARI_LEVELS = {game.title().replace('_', ''): game for game in atari57.GAMES}
+
+
+def is_ale(level_name):
+  """Whether a level is one of ALE's own, 'gym:ALE/<game>'."""
+  return _namespace(level_name) == 'ALE'
+
+
+def atari_level(level_name):
+  """Returns the level that plays the same game by the paper's protocol.
+
+  Args:
+    level_name: One of ALE's own levels.
+
+  Returns:
+    A string, such as 'pong' for 'gym:ALE/Pong-v5'; None if the paper has no
+    such game.
+  """
+  name, _, _ = level_name.rpartition('/')[2].partition('-')
+  return _ATARI_LEVELS.get(name)
+
+
+def make(level_name, **kwargs):
+  """Makes an environment.
+
+  Args:
+    level_name: A string, 'gym:<id>'.
+    **kwargs: Arguments of the environment's constructor.
+
+  Returns:
+    A `gymnasium.Env`.
+
+  Raises:
+    PoolError: It is unknown, or needs a missing package.
+  """
+  if not level_name.startswith(PREFIX):
+    raise PoolError('{}: level names of Gymnasium start with {}'.format(
+        level_name, PREFIX))
+  try:
+    import gymnasium
+  except ImportError as error:
+    raise PoolError('{}: Gymnasium cannot be imported: {}'.format(
+        level_name, error)) from error
+  environment_id = level_name[len(PREFIX):]
+  _register(level_name, gymnasium.registry)
+  try:
+    # The checker would only warn, at a cost in every step.
+    return gymnasium.make(environment_id, disable_env_checker=True, **kwargs)
+  except gymnasium.error.UnregisteredEnv as error:
+    raise PoolError('{}: {}{}'.format(
+        level_name, one_line(error),
+        _suggestion(environment_id, gymnasium.registry))) from error
+  except (gymnasium.error.Error, ImportError) as error:
+    raise PoolError(
+        '{}: {}'.format(level_name, one_line(error))) from error
+
+
+def one_line(error):
+  """Returns the message of an exception without line breaks."""
+  return ' '.join(str(error).split())
+
+
+def _namespace(level_name):
+  """Returns the namespace of a level's id, '' if it has none."""
+  environment_id = level_name[len(PREFIX):].rpartition(':')[2]
+  return environment_id.rpartition('/')[0]
+
+
+def _register(level_name, registry):
+  """Lets a known package register its ids, or raises PoolError."""
+  namespace = _namespace(level_name)
+  package = _PACKAGES.get(namespace)
+  if package is None:
+    return
+  try:
+    module = importlib.import_module(package.module)
+  except ImportError as error:
+    raise PoolError('{}: it needs the package {}, which cannot be imported '
+                    '({}). Install it with: pip install {}'.format(
+                        level_name, package.name, one_line(error),
+                        package.name)) from error
+  known = {spec.namespace for spec in registry.values()}
+  if package.register and namespace not in known:
+    getattr(module, package.register)()
+
+
+def _suggestion(environment_id, registry):
+  """Returns text to append, naming up to three similar ids."""
+  similar = difflib.get_close_matches(
+      environment_id.split(':')[-1], list(registry))
+  if not similar:
+    return ''
+  return ' (similar: {})'.format(', '.join(PREFIX + name for name in similar))

@@ -1,0 +1,41 @@
+"""The agent of a run, with the weights that it is tested or exported with."""
+
+import collections
+
+from absl import logging
+
+from scalable_agent import suites
+from scalable_agent.assembly import agent as agent_assembly
+from scalable_agent.training import checkpoint
+from scalable_agent.training import chosen_checkpoint
+from scalable_agent.training import logdir as logdir_lib
+
+Trained = collections.namedtuple('Trained', 'agent facts saved')
+Trained.__doc__ = """An agent and its weights.
+
+  agent: A `networks.Agent`.
+  facts: The `suites.Facts` of its levels.
+  saved: A `checkpoint.TrainedWeights`.
+"""
+
+
+def restore(config):
+  """Restores the checkpoint that `config.checkpoint` names.
+
+  Args:
+    config: A `config.Config`.
+
+  Returns:
+    A `Trained`.
+
+  Raises:
+    config.ConfigError: There is no checkpoint, or it is another run's.
+    environments.PoolError: An environment cannot be made.
+    checkpoint.CheckpointError: The checkpoints are damaged.
+  """
+  paths = chosen_checkpoint.find(config)
+  facts = suites.find_facts(config)
+  agent = agent_assembly.create_agent(config, facts)
+  for line in logdir_lib.check(config, logdir_lib.facts_of(facts)):
+    logging.warning('Differs from the run: %s', line)
+  return Trained(agent, facts, checkpoint.restore_weights(paths, agent))

@@ -1,0 +1,156 @@
+"""Which runs are of one agent, what to call it, and how it was set."""
+
+import collections
+import os
+
+from scalable_agent import config as config_lib
+from scalable_agent import suites
+from scalable_agent.results import published
+from scalable_agent.results import tables
+
+# Settings that make an agent what it is. The others are about the machine, or
+# name the run.
+SETTINGS = config_lib.names(config_lib.AGENT)
+
+# What every name begins with says these. An agent for a suite of games has all
+# actions.
+_IN_BASE = ('use_lstm', 'full_action_set')
+
+
+def _is_multi_task(run):
+  return bool(published.levels_of_suite(run.config.get('level_name')))
+
+
+def settings_of(run):
+  """Returns the settings that make an agent what it is.
+
+  Args:
+    run: A `runs.Run`.
+
+  Returns:
+    A dict of name to value, None for what made no difference. It is empty if
+    the run has no configuration.
+  """
+  if not run.config:
+    return {}
+  return config_lib.effective_values(run.config, config_lib.AGENT)
+
+
+def group(all_runs):
+  """Puts the runs of an agent together.
+
+  Two runs are of one agent if they differ in nothing but level, seed and what
+  is about the machine. A run without a configuration is an agent of its own.
+
+  Args:
+    all_runs: A list of `runs.Run`s.
+
+  Returns:
+    A list of lists of `runs.Run`s, one for each agent.
+  """
+  found = collections.defaultdict(list)
+  for run in all_runs:
+    key = (*settings_of(run).items(), _is_multi_task(run)) if run.config else (
+        run.logdir)
+    found[key].append(run)
+  return list(found.values())
+
+
+def _base(run):
+  if not run.config:
+    name = os.path.basename(os.path.normpath(run.logdir))
+    # What is no text cannot be drawn.
+    return os.fsencode(name).decode(errors='backslashreplace')
+  settings = settings_of(run)
+  network = settings['network'].rpartition(':')[2]
+  parts = ['auto network' if network == 'auto' else network]
+  if settings['use_lstm']:
+    parts.append('LSTM')
+  if _is_multi_task(run):
+    parts.append('multi-task')
+  return ', '.join(parts)
+
+
+def _default(run, setting):
+  level = run.config.get('level_name')
+  try:
+    defaults = suites.find(level or '').defaults(level)
+  except LookupError:
+    defaults = {}
+  return defaults.get(setting, config_lib.SETTINGS[setting].default)
+
+
+def _part(run, name):
+  """What a setting adds to a name: nothing if it is as if not set."""
+  value = settings_of(run).get(name)
+  if value is None or value == _default(run, name):
+    return ''
+  if name == 'total_environment_frames':
+    return f', {value / 1e6:g}M frames'
+  if isinstance(value, bool):
+    return f', {name}' if value else f', no {name}'
+  return f', {name}={value:g}' if isinstance(value, float) else (
+      f', {name}={value}')
+
+
+def name(groups):
+  """Gives agents the shortest names that tell them apart.
+
+  A name says the network, and of the settings as few as it takes.
+
+  Args:
+    groups: Of `group`, those that are to be told apart.
+
+  Returns:
+    A dict of name to a list of `runs.Run`s.
+  """
+  firsts = [runs[0] for runs in groups]
+  names = list(map(_base, firsts))
+  candidates = [setting for setting in SETTINGS if setting not in _IN_BASE]
+
+  def extended(setting):
+    counts = collections.Counter(names)
+    return [text + _part(run, setting) if counts[text] > 1 else text
+            for text, run in zip(names, firsts)]
+
+  while len(set(names)) < len(names):
+    # The first of those that tell the most agents apart.
+    best = max(candidates, key=lambda setting: len(set(extended(setting))),
+               default=None)
+    if best is None or len(set(extended(best))) == len(set(names)):
+      break
+    candidates.remove(best)
+    names = extended(best)
+  counts = collections.Counter(names)
+  return {text if counts[text] == 1 else f'{text} ({runs[0].logdir})': runs
+          for text, runs in zip(names, groups)}
+
+
+def _value_text(value):
+  if value is None:
+    return tables.MISSING
+  return f'{value:g}' if isinstance(value, float) else str(value)
+
+
+def settings_tables(agents):
+  """Lays out the settings of agents.
+
+  Args:
+    agents: A dict of name to a list of `runs.Run`s.
+
+  Returns:
+    A list of `tables.Table`s, none of which is empty: of the settings that
+    differ, with a column for each agent, and of those that all share.
+  """
+  known = {text: settings_of(runs[0]) for text, runs in agents.items()
+           if runs[0].config}
+  differing, shared = [], []
+  for setting in SETTINGS if known else ():
+    texts = [_value_text(values[setting]) for values in known.values()]
+    if len(set(texts)) > 1:
+      differing.append([setting, *texts])
+    else:
+      shared.append([setting, texts[0]])
+  found = [tables.Table(['differs', *known], differing),
+           tables.Table(['setting', 'value'], shared)]
+  return [table for table in found if table.rows]

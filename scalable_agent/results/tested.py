@@ -1,0 +1,48 @@
+"""The test scores of many runs as text, for a terminal."""
+
+from scalable_agent.results import agents as agents_lib
+from scalable_agent.results import document
+from scalable_agent.results import published
+from scalable_agent.results import runs as runs_lib
+from scalable_agent.results import tables
+
+
+def _align(table):
+  """Returns the lines of a `tables.Table`, its columns aligned."""
+  rows = [table.header, *table.rows]
+  widths = [max(map(len, column)) for column in zip(*rows)]
+  return ['  '.join([row[0].ljust(widths[0])] + [
+      cell.rjust(width) for cell, width in zip(row[1:], widths[1:])])
+          for row in rows]
+
+
+def _first_columns(table, end):
+  return tables.Table(table.header[:end], [row[:end] for row in table.rows])
+
+
+def lines(logdirs):
+  """Lays out the test scores of Atari games or levels of DMLab-30.
+
+  Args:
+    logdirs: A list of log directories; those without a test are left out.
+
+  Returns:
+    A list of lines, empty if no run was tested: each level with its score,
+    and the statistics of each agent over the levels it has.
+  """
+  tested = [run for run in map(runs_lib.read, logdirs) if run.tested]
+  found = []
+  for section in document.sections(agents_lib.group(tested)):
+    played = {published.find(name)[1] for runs in section.agents.values()
+              for run in runs for name in run.tested}
+    levels = [level for level in section.levels if level in played]
+    if section.benchmark:
+      scores = tables.level_table(section.benchmark, section.agents, levels)
+      # All are from the same test.
+      found += _align(_first_columns(scores, -len(section.agents)))
+      statistics = tables.suite_table(section.benchmark, section.agents)
+      statistics = _first_columns(
+          statistics, -len(section.benchmark.statistics))
+      found += ['', *_align(statistics._replace(rows=[
+          row for row in statistics.rows if row[0] in section.agents]))]
+  return found

@@ -1,0 +1,46 @@
+"""The videos of test episodes that runs have."""
+
+import collections
+import os
+
+from scalable_agent.process import file_names
+from scalable_agent.results import runs as runs_lib
+
+# Of a log directory; where --video_dir has to point.
+FOLDER = 'videos'
+
+Video = collections.namedtuple('Video', 'caption source path')
+Video.__doc__ = """A GIF of an episode.
+
+  caption: Of which level, agent and seed.
+  source: Its path.
+  path: Where the report has it, relative to the page.
+"""
+
+
+def find(agents, level_of):
+  """Finds videos.
+
+  Args:
+    agents: A dict of name to a list of `runs.Run`s.
+    level_of: A function of a level, as it is trained, that returns its name in
+      the report, or None to leave its videos out.
+
+  Returns:
+    A list of `Video`s, by level and agent.
+  """
+  found = []
+  for i, (agent, agent_runs) in enumerate(agents.items()):
+    for j, run in enumerate(agent_runs):
+      for name in runs_lib.levels_of(run):
+        file_name = file_names.of_level(name) + '.gif'
+        source = os.path.join(run.logdir, FOLDER, file_name)
+        level = level_of(name)
+        if level is None or not os.path.isfile(source):
+          continue
+        seed = run.config.get('seed')
+        caption = f'{level}: {agent}' + (
+            '' if seed is None else f', seed {seed}')
+        found.append((level, i, j, Video(
+            caption, source, f'{FOLDER}/{i}-{j}-{file_name}')))
+  return [video for *_, video in sorted(found)]

@@ -1,0 +1,72 @@
+"""The last episodes of a run, which say how good its agent is."""
+
+import collections
+import os
+
+import numpy as np
+
+from scalable_agent import suites
+from scalable_agent import trajectories
+from scalable_agent.process import log_lines
+from scalable_agent.suites import scores as suite_scores
+
+WINDOW = suite_scores.WINDOW
+
+
+class RecentEpisodes:
+  """The last 100 episodes over all levels, and those of each level.
+
+  Attributes:
+    num_levels: Levels that the run plays.
+  """
+
+  def __init__(self, level_name):
+    """Initializes without an episode; `level_name` as in the configuration."""
+    self.num_levels = len(suites.find(level_name).levels(level_name, False))
+    self._returns = collections.deque(maxlen=WINDOW)
+    self._suite_scores = suite_scores.RunningScores(level_name)
+
+  def add(self, episode):
+    """Notes a finished `trajectories.Episode`."""
+    self._returns.append(episode.episode_return)
+    self._suite_scores.add(episode)
+
+  def add_logged(self, path):
+    """Notes the last episodes that a run has logged.
+
+    Args:
+      path: Its `episodes.csv`, which need not be there.
+    """
+    if not os.path.exists(path):
+      return
+    with open(path, 'rb') as f:
+      lines = f.readlines()
+    found = []
+    counts = collections.Counter()
+    for line in reversed(lines):
+      logged = log_lines.parse_episode(line)
+      if logged is None:
+        continue
+      found.append(trajectories.Episode(
+          logged.level, logged.episode_return, logged.episode_frames))
+      counts[logged.level] += 1
+      # The log may be long, and its end says all.
+      if len(counts) >= self.num_levels and min(counts.values()) >= WINDOW:
+        break
+    for episode in reversed(found):
+      self.add(episode)
+
+  def __len__(self):
+    return len(self._returns)
+
+  def mean_return(self):
+    """Mean over the last 100 episodes, of fewer at the start, None of none."""
+    return float(np.mean(self._returns)) if self._returns else None
+
+  def suite_scores(self):
+    """The scores of a suite, in percent, see `suite_scores.compute`."""
+    return self._suite_scores.compute()
+
+  def fitness(self):
+    """See `suite_scores.RunningScores.fitness`."""
+    return self._suite_scores.fitness()

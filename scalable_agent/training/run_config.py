@@ -1,0 +1,60 @@
+"""The settings of a run that is gone on with: what its `config.json` has."""
+
+import dataclasses
+
+from scalable_agent import config as config_lib
+from scalable_agent.training import logdir as logdir_lib
+
+# What `config.resolve` chooses by others, where the user does not.
+_CHOSEN = ('num_actors', 'queue_capacity', 'collective_hosts')
+
+
+def resolve(values, given=None):
+  """Makes a configuration; what is not given is that of the run in `logdir`.
+
+  Jobs that neither write nor read the log directory, which may be another
+  machine's, have what `config.resolve` says.
+
+  Args:
+    values: As for `config.resolve`.
+    given: Likewise, a set.
+
+  Returns:
+    A `Config`.
+
+  Raises:
+    ConfigError: As `config.resolve`, or the run's configuration cannot be read,
+      or what is given would make it another run.
+  """
+  kept = _kept(values, values.keys() if given is None else given)
+  return config_lib.resolve(
+      dict(values, **kept), None if given is None else kept.keys() | given)
+
+
+def _kept(values, given):
+  """Returns what the run in `logdir` has to say, a dict of name to value."""
+  value_of = lambda name: values.get(name, config_lib.SETTINGS[name].default)
+  mode, task = value_of('mode'), value_of('task')
+  is_first_learner = task <= 0 and (
+      task < 0 or value_of('job_name') == 'learner')
+  if mode == 'train' and not is_first_learner:
+    return {}
+  logdir = value_of('logdir')
+  found = logdir_lib.read_config(logdir, mode)
+  logdir_lib.refuse_another(
+      logdir, found, {name: values[name] for name in given if name in values},
+      logdir_lib.IDENTITY)
+  kept = {name: found[name] for name in config_lib.names_kept(mode)
+          if name in found}
+  left_out = {*given, *_chosen_names(kept)} if kept else ()
+  return {name: value for name, value in kept.items() if name not in left_out}
+
+
+def _chosen_names(kept):
+  """Returns the names of settings that nobody gave: they are chosen anew."""
+  rest = {name: value for name, value in kept.items() if name not in _CHOSEN}
+  try:
+    chosen = dataclasses.asdict(config_lib.resolve(rest))
+  except config_lib.ConfigError:
+    return []  # Something has to be given now.
+  return [name for name in _CHOSEN if kept.get(name) == chosen[name]]

@@ -1,0 +1,32 @@
+"""How binaries end that are asked for help."""
+
+import subprocess
+import sys
+
+import pytest
+
+_PROGRAM = """
+import sys
+from scalable_agent.process import binary
+binary.run(lambda argv: sys.exit(3))
+"""
+
+
+def _run(*arguments):
+  return subprocess.run(
+      [sys.executable, '-c', _PROGRAM, *arguments], capture_output=True,
+      text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize('flag', ['--help', '--helpfull', '--helpshort',
+                                  '--helpxml'])
+def test_help_is_no_failure(flag):
+  result = _run(flag)
+  assert result.returncode == 0 and result.stdout
+
+
+def test_everything_else_is_as_it_was():
+  assert _run().returncode == 3
+  assert _run('--nohelp').returncode == 3
+  wrong = _run('--no_such_flag=1')
+  assert wrong.returncode == 1 and 'no_such_flag' in wrong.stderr

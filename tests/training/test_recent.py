@@ -1,0 +1,58 @@
+"""The last episodes of a run, its own and those from before it was resumed."""
+
+import numpy as np
+import pytest
+
+from scalable_agent import atari57
+from scalable_agent import trajectories
+from scalable_agent.training import recent
+
+_HEADER = 'frames,level,episode_return,episode_frames\n'
+
+
+def _logged(path, rows):
+  path.write_text(_HEADER + ''.join(
+      f'{i},{level},{value},4\n' for i, (level, value) in enumerate(rows)))
+  return str(path)
+
+
+def test_the_mean_is_over_the_last_100_episodes():
+  episodes = recent.RecentEpisodes('pong')
+  assert episodes.mean_return() is None and not len(episodes)
+  for i in range(150):
+    episodes.add(trajectories.Episode('pong', float(i), 4))
+  assert (episodes.mean_return(), len(episodes)) == (99.5, 100)
+
+
+def test_logged_episodes_come_before_new_ones(tmp_path):
+  """Only the last count, whatever is damaged between them."""
+  path = _logged(tmp_path / 'e.csv', [('pong', i) for i in range(150)])
+  with open(path, 'a') as f:
+    f.write('half a li')
+  episodes = recent.RecentEpisodes('pong')
+  episodes.add_logged(path)
+  assert (episodes.mean_return(), len(episodes)) == (99.5, 100)
+  episodes.add(trajectories.Episode('pong', 1050., 4))
+  assert episodes.mean_return() == 99.5 + 10.
+  assert episodes.fitness().value == 109.5
+
+
+def test_of_a_suite_every_level_has_its_last(tmp_path):
+  """Though one of them has finished many more than the others."""
+  games, rng = atari57.GAMES, np.random.default_rng(0)
+  rows = [(game, rng.normal()) for game in games for _ in range(3)]
+  rows += [(games[5], rng.normal()) for _ in range(500)]
+  episodes = recent.RecentEpisodes('atari57')
+  episodes.add_logged(_logged(tmp_path / 'e.csv', rows))
+  returns = {game: [value for level, value in rows if level == game][-100:]
+             for game in games}
+  scores = episodes.suite_scores()
+  assert scores['median_human_normalized_score'] == pytest.approx(
+      atari57.compute_human_normalized_score(returns, statistic=np.median))
+  assert len(episodes) == 100
+
+
+def test_a_new_run_has_none(tmp_path):
+  episodes = recent.RecentEpisodes('pong')
+  episodes.add_logged(str(tmp_path / 'none.csv'))
+  assert len(episodes) == 0

@@ -1,0 +1,145 @@
+"""What TensorBoard is given: groups in order, settings, distributions, films.
+"""
+
+import glob
+import io
+
+import numpy as np
+from PIL import Image
+import pytest
+import tensorflow as tf
+from tensorboard.plugins.hparams import metadata as hparams_metadata
+
+from scalable_agent import atari57
+from scalable_agent import config as config_lib
+from scalable_agent import trajectories
+from scalable_agent.training import film
+from scalable_agent.training import recent
+from scalable_agent.training import summaries
+
+_METRICS = dict(
+    frames=200, wall_time=1., fps=3., learner_steps=1, total_loss=4.,
+    policy_lag_mean=.5, policy_lag_max=1, behaviour_kl=.1, new_loss=2.,
+    queue_size=3, replay_age_mean=9., time_learner_wait=.5)
+
+
+def _config(logdir, **values):
+  return config_lib.resolve(dict(
+      dict(logdir=str(logdir), level_name='pong'), **values))
+
+
+def _write(logdir, episodes=(), metrics=None, shown=None, **values):
+  """Writes once, and returns a dict of tag to the newest (event, value)."""
+  config = _config(logdir, **values)
+  recent_episodes = recent.RecentEpisodes(config.level_name)
+  for _, episode in episodes:
+    recent_episodes.add(episode)
+  found = summaries.Summaries(config)
+  found.write(200, dict(metrics or _METRICS), list(episodes), recent_episodes,
+              {'3_lag/policy_lag': np.array([0, 1, 1]),
+               '5_policy/action': np.array([[2, 2]])}, shown)
+  found.close()
+  values = {}
+  for path in glob.glob(str(logdir / 'events.*')):
+    for record in tf.data.TFRecordDataset(path):
+      event = tf.compat.v1.Event.FromString(record.numpy())
+      values.update({value.tag: (event, value)
+                     for value in event.summary.value})
+  return values
+
+
+def _plugin(value):
+  return value.metadata.plugin_data.plugin_name
+
+
+def _number(found, tag):
+  return float(tf.make_ndarray(found[tag][1].tensor))
+
+
+def test_groups_stand_in_the_order_in_which_people_look(tmp_path):
+  """The return comes first, as the mean of 100 episodes."""
+  found = _write(tmp_path, [(100, trajectories.Episode('pong', value, 40))
+                            for value in (1., 2.)])
+  tags = sorted(tag for tag, (_, value) in found.items()
+                if _plugin(value) == 'scalars')
+  assert tags == [
+      '1_return/mean_of_100_episodes', '2_speed/fps', '2_speed/learner_steps',
+      '3_lag/policy_lag_max', '3_lag/policy_lag_mean', '3_lag/queue_size',
+      '3_lag/replay_age_mean', '4_losses/new_loss', '4_losses/total_loss',
+      '5_policy/behaviour_kl',
+      '6_time/time_learner_wait', '7_levels/pong/episode_frames',
+      '7_levels/pong/episode_return']
+  assert _number(found, '1_return/mean_of_100_episodes') == 1.5
+  assert _number(found, '2_speed/fps') == 3.
+  assert found['2_speed/fps'][0].step == 200
+  assert found['7_levels/pong/episode_return'][0].step == 100
+
+
+def test_a_suite_has_its_scores_in_place_of_a_mean_return(tmp_path):
+  """And its levels are in one group."""
+  games = atari57.GAMES[:2]
+  found = _write(
+      tmp_path, [(100, trajectories.Episode(game, 1., 4)) for game in games],
+      dict(_METRICS, median_human_normalized_score=7.), level_name='atari57')
+  assert _number(found, '1_return/median_human_normalized_score') == 7.
+  assert '1_return/mean_of_100_episodes' not in found
+  for game in games:
+    assert _number(found, f'7_levels/{game}/episode_return') == 1.
+
+
+def test_distributions_of_lags_and_actions(tmp_path):
+  found = _write(tmp_path)
+  for tag, values in (('3_lag/policy_lag', [0, 1, 1]),
+                      ('5_policy/action', [2, 2])):
+    _, value = found[tag]
+    assert _plugin(value) == 'histograms'
+    buckets = tf.make_ndarray(value.tensor)
+    assert buckets[:, 2].sum() == len(values)
+    assert (buckets[:, 0].min(), buckets[:, 1].max()) == pytest.approx(
+        (min(values), max(values)), abs=.51)
+
+
+def test_the_settings_are_a_text(tmp_path):
+  _, value = _write(tmp_path, learning_rate=.125)['settings']
+  assert _plugin(value) == 'text'
+  text = tf.make_ndarray(value.tensor).item().decode()
+  assert '| learning_rate | 0.125 |' in text.splitlines()
+  assert all(f'| {name} |' in text for name in config_lib.SETTINGS)
+
+
+def test_runs_are_rows_of_the_hparams_table(tmp_path):
+  """By their directories, though all of their settings be the same."""
+  groups = []
+  for name in ('a', 'b'):
+    found = _write(tmp_path / name, learning_rate=.125)
+    _, value = found[hparams_metadata.SESSION_START_INFO_TAG]
+    info = hparams_metadata.parse_session_start_info_plugin_data(
+        value.metadata.plugin_data.content)
+    groups.append(info.group_name)
+    assert info.hparams['learning_rate'].number_value == .125
+    assert info.hparams['level_name'].string_value == 'pong'
+    assert info.hparams['use_lstm'].bool_value is False
+    # It makes no difference without replay.
+    assert 'replay_capacity' not in info.hparams
+    # TensorBoard finds out by itself which settings differ, and shows these.
+    assert hparams_metadata.EXPERIMENT_TAG not in found
+  assert groups == [f'{name} ({tmp_path}/{name})' for name in ('a', 'b')]
+
+
+def test_an_episode_is_an_animation(tmp_path):
+  rng = np.random.default_rng(0)
+  frames = [rng.integers(0, 255, (10, 20, 1), np.uint8) for _ in range(3)]
+  found = _write(tmp_path, shown=film.Film('pong', frames))
+  event, value = found['8_episode/pong']
+  assert (event.step, _plugin(value)) == (200, 'images')
+  width, height, gif = tf.make_ndarray(value.tensor)
+  assert (width, height) == (b'20', b'10')
+  with Image.open(io.BytesIO(gif)) as image:
+    assert (image.format, image.size, image.n_frames) == ('GIF', (20, 10), 3)
+    assert image.info['duration'] == 70  # Four frames of 60 in a second.
+    np.testing.assert_array_equal(
+        np.array(image.convert('L')), frames[0][..., 0])
+
+
+def test_no_film_no_animation(tmp_path):
+  assert not any(tag.startswith('8_episode') for tag in _write(tmp_path))
