@@ -94,29 +94,41 @@ def draw(logdirs, path):
     f.write(curves.draw(panels))
 
 
+def _write_pictures(blocks, report_dir, folder):
+  """Writes the pictures among blocks; returns a dict of level to path."""
+  os.makedirs(os.path.join(report_dir, folder), exist_ok=True)
+  paths = {}
+  for block in blocks:
+    if isinstance(block, document.Picture):
+      paths[block.level] = f'{folder}/{file_names.of_level(block.level)}.png'
+      with open(os.path.join(report_dir, paths[block.level]), 'wb') as f:
+        f.write(block.png)
+  return paths
+
+
+def _write_texts(texts, report_dir):
+  """Writes a dict of file name to text."""
+  for name, text in texts.items():
+    # The name of a directory need not be text.
+    with open(os.path.join(report_dir, name), 'w', encoding='utf-8',
+              errors='backslashreplace') as f:
+      f.write(text)
+
+
 def write(logdirs, report_dir):
   """Writes the report, and returns the path of its page."""
   sections = document.sections(agents_lib.group(find_runs(logdirs)))
   blocks = document.build(sections)
-  os.makedirs(os.path.join(report_dir, 'curves'), exist_ok=True)
-  paths = {}
+  paths = _write_pictures(blocks, report_dir, 'curves')
   for block in blocks:
-    if isinstance(block, document.Picture):
-      paths[block.level] = f'curves/{file_names.of_level(block.level)}.png'
-      with open(os.path.join(report_dir, paths[block.level]), 'wb') as f:
-        f.write(block.png)
-    elif isinstance(block, videos.Video):
+    if isinstance(block, videos.Video):
       os.makedirs(os.path.join(report_dir, videos.FOLDER), exist_ok=True)
       shutil.copyfile(block.source, os.path.join(report_dir, block.path))
   texts = {
       'index.html': page.render(blocks),
       'report.md': markdown.render(blocks, paths),
       'scores.csv': tables.to_csv(sections)}
-  for name, text in texts.items():
-    # The name of a directory need not be text.
-    with open(os.path.join(report_dir, name), 'w', encoding='utf-8',
-              errors='backslashreplace') as f:
-      f.write(text)
+  _write_texts(texts, report_dir)
   return os.path.join(report_dir, 'index.html')
 
 
@@ -124,20 +136,11 @@ def write_study(logdirs, names, report_dir):
   """Writes studies of a sweep, and returns the path of their text."""
   found = find_runs(logdirs, outcomes.read)
   blocks = study_document.build(found, names)
-  os.makedirs(os.path.join(report_dir, 'study'), exist_ok=True)
-  paths = {}
-  for block in blocks:
-    if isinstance(block, document.Picture):
-      paths[block.level] = f'study/{file_names.of_level(block.level)}.png'
-      with open(os.path.join(report_dir, paths[block.level]), 'wb') as f:
-        f.write(block.png)
+  paths = _write_pictures(blocks, report_dir, 'study')
   texts = {'study.md': markdown.render(
       blocks, paths, study_document.TITLE, picture_text='{}'),
            'study.csv': study_document.to_csv(found)}
-  for name, text in texts.items():
-    with open(os.path.join(report_dir, name), 'w', encoding='utf-8',
-              errors='backslashreplace') as f:
-      f.write(text)
+  _write_texts(texts, report_dir)
   return os.path.join(report_dir, 'study.md')
 
 
