@@ -46,7 +46,7 @@ setuptools.setup(
     extras_require={
         'gpu': ['tensorflow[and-cuda]'],
         'test': ['cryptography>=42', 'hypothesis>=6', 'minatar>=1.0.15',
-                 'playwright>=1.40', 'pytest>=8', 'pytest-xdist>=3',
+                 'playwright>=1.40', 'pytest>=8', 'pytest-xdist>=3.7',
                  'safetensors>=0.4'],
     },
     classifiers=[

@@ -7,6 +7,7 @@ Prints one line, and exits with 0 if all is well:
 
 * An actor is connected to its learner.
 * A learner listens for actors and, while some are connected, trains.
+* A replay job listens for learners.
 * A run without jobs trains.
 
 What trains writes `metrics.jsonl`. If that is older than the longest wait for a
@@ -70,6 +71,11 @@ def find_problem(config, sockets, silent_seconds):
   """
   if config.mode != 'train':
     return None
+  if config.is_replay_job:
+    port = int(config.replay_host.rpartition(':')[2])
+    listens = any(state == _LISTENS and local == port
+                  for state, local, _ in sockets)
+    return None if listens else f'does not listen on port {port}'
   hosts = config.learner_hosts
   port = int(hosts[max(config.task, 0) % len(hosts)].rpartition(':')[2])
   if config.is_actor_job:

@@ -5,4 +5,6 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 install_package test
 cd "$root"
-exec "$python" -m pytest --numprocesses=2 --dist=loadfile "${@:-tests}"
+# A process that dies ends the tests: pytest-xdist may wait for ever for another.
+exec "$python" -m pytest --numprocesses=2 --dist=loadfile \
+  --no-loadscope-reorder --max-worker-restart=0 "${@:-tests}"

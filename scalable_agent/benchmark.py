@@ -3,6 +3,7 @@ r"""Measures where a machine's time goes, and compares architectures.
     python -m scalable_agent.benchmark --level_name=pong
     python -m scalable_agent.benchmark --compare
     python -m scalable_agent.benchmark --part=transport
+    python -m scalable_agent.benchmark --part=replay
 
 takes the experiment's flags. The first measures environments, inference,
 learner and data path alone, each with the whole machine to itself, and then the
@@ -18,7 +19,8 @@ The second runs the architectures of the paper's Table 1 on one machine with the
 same work: on a level whose steps take the same time, and on one where they vary
 and resets are slow.
 
-The third measures what passes between actor jobs and a learner (`transport`).
+The third measures what passes between actor jobs and a learner (`transport`),
+the fourth what a replay job serves to learners (`shared_replay`).
 """
 
 import concurrent.futures
@@ -32,19 +34,16 @@ import tempfile
 from absl import flags
 from absl import logging
 
-from scalable_agent.process import binary
-from scalable_agent.process import tensorflow_environment
-
-tensorflow_environment.load()
-
-import tensorflow as tf  # pylint: disable=g-import-not-at-top
-
 from scalable_agent import config as config_lib
 from scalable_agent import experiment
-from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.environments import PoolError
-from scalable_agent.throughput import parts
+from scalable_agent.process import binary
+from scalable_agent.process import tensorflow_environment
+from scalable_agent.throughput import shared_replay
 from scalable_agent.throughput import transport
+
+# Functions import what loads TensorFlow: bad flags are answered before that,
+# and processes of the transport do without it.
 
 FLAGS = flags.FLAGS
 
@@ -53,14 +52,22 @@ flags.DEFINE_float(
     'a fifth of it, or of one call of every connection; the whole loop takes '
     'twice that.')
 flags.DEFINE_enum(
-    'part', 'all', ['all', 'transport'], 'What to measure: the training loop '
-    'and all of its parts, or the transport between actor jobs and a learner.')
+    'part', 'all', ['all', 'transport', 'replay'], 'What to measure: the '
+    'training loop and all of its parts, the transport between actor jobs and '
+    'a learner, or what a replay job serves.')
 flags.DEFINE_list(
     'connections', [str(count) for count in transport.CONNECTIONS],
     'Numbers of connections to measure the transport with.')
 flags.DEFINE_list(
     'unrolls_per_call', [str(count) for count in transport.UNROLLS_PER_CALL],
     'Numbers of unrolls to send at once over each of --connections.')
+flags.DEFINE_integer(
+    'learners', shared_replay.NUM_LEARNERS, 'Learners that --part=replay '
+    'serves.', lower_bound=1)
+flags.DEFINE_integer(
+    'drawn', 0, 'Unrolls that each of them draws at a time; 0 takes those of '
+    'LASER, 123 for Atari and 28 for DeepMind Lab.', lower_bound=0,
+    upper_bound=shared_replay.MAX_DRAWN)
 flags.DEFINE_string('json', '', 'File to write the figures to as JSON.')
 flags.DEFINE_bool(
     'compare', False, 'Compare batched A2C and IMPALA on --compare_levels '
@@ -81,6 +88,8 @@ ARCHITECTURES = (
 
 
 def _whole(config, devices, seconds):
+  from scalable_agent.throughput import parts
+
   with tempfile.TemporaryDirectory() as logdir:
     return parts.measure_whole(
         dataclasses.replace(config, logdir=logdir),
@@ -145,12 +154,17 @@ def measure(config, seconds):
     whole / ideal; `environment_utilisation`, whole / environments;
     `inference_by_batch`; `bottleneck`, a sentence; and `machine` and `config`.
   """
+  tensorflow_environment.load()
+  from scalable_agent.assembly import devices as devices_assembly
+  from scalable_agent.throughput import parts
+
   logging.info('Measuring each part of %s on %s alone for %g s',
                config.architecture, config.level_name, seconds)
   # TensorFlow's threads cannot be changed once it runs, and alone a part may
   # use all cores.
   with concurrent.futures.ProcessPoolExecutor(
-      1, multiprocessing.get_context('spawn')) as executor:
+      1, multiprocessing.get_context('spawn'),
+      tensorflow_environment.load) as executor:
     figures = executor.submit(
         parts.measure_parts, config, seconds).result()
   num_cores = len(os.sched_getaffinity(0))
@@ -171,6 +185,8 @@ def measure(config, seconds):
 
 
 def _machine(num_cores):
+  import tensorflow as tf
+
   return dict(
       cores=num_cores,
       gpus=[tf.config.experimental.get_device_details(gpu).get('device_name')
@@ -192,9 +208,15 @@ def compare(make_config, levels, seconds):
     dicts `name`, `architecture`, what `parts.measure_whole` returns, and
     `environment_utilisation` by the environments alone; and `machine`.
   """
+  configs = [
+      make_config(dict(level_name=level, architecture='a2c_sync_step'))
+      for level in levels]
+  tensorflow_environment.load()
+  from scalable_agent.assembly import devices as devices_assembly
+  from scalable_agent.throughput import parts
+
   results = {}
-  for level in levels:
-    config = make_config(dict(level_name=level, architecture='a2c_sync_step'))
+  for level, config in zip(levels, configs, strict=True):
     devices = devices_assembly.choose(config)
     impala = dataclasses.replace(config, architecture='impala')
     logging.info('Measuring the environments of %s alone for %g s', level,
@@ -260,9 +282,12 @@ def _counts(flag):
 def main(_):
   try:
     if FLAGS.part == 'transport':
-      figures = transport.measure_transport(
-          FLAGS.measure_secs, _counts('connections'),
-          _counts('unrolls_per_call'))
+      counts = _counts('connections'), _counts('unrolls_per_call')
+      tensorflow_environment.load()
+      figures = transport.measure_transport(FLAGS.measure_secs, *counts)
+    elif FLAGS.part == 'replay':
+      figures = shared_replay.measure_shared_replay(
+          FLAGS.measure_secs, FLAGS.learners, FLAGS.drawn)
     elif FLAGS.compare:
       levels = [level.replace(';', ',') for level in FLAGS.compare_levels]
       figures = compare(experiment.config_with, levels, FLAGS.measure_secs)

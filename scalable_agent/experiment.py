@@ -4,9 +4,11 @@
     python -m scalable_agent.experiment --logdir=/tmp/pong
     python -m scalable_agent.experiment --logdir=/tmp/pong --mode=test
     python -m scalable_agent.experiment --logdir=/tmp/pong --mode=export
+    python -m scalable_agent.experiment --level_name=dmlab30 --mode=check
 
 The first trains, the second resumes what it finds, the third plays whole
-episodes, and the fourth writes a SavedModel.
+episodes, and the fourth writes a SavedModel. The last says which levels can be
+played on this machine.
 
 Flags that are not given take the paper's value for the level's suite, which the
 help text names where it differs from the default: "Atari" is Table G.1. The
@@ -108,8 +110,12 @@ def main(argv):
         status = _test(config, stop)
       elif config.mode == 'export':
         _export(config)
+      elif config.mode == 'check':
+        status = _check(config, stop)
       elif config.is_actor_job:
         _act(config, stop)
+      elif config.is_replay_job:
+        _keep_replay(config, stop)
       else:
         _learn(config, stop)
   except (config_lib.ConfigError, PoolError, errors.Failure) as e:
@@ -131,6 +137,11 @@ def _act(config, stop):
   actor_job.run(config, stop)
 
 
+def _keep_replay(config, stop):
+  from scalable_agent.jobs import replay_job
+  replay_job.run(config, stop)
+
+
 def _learn(config, stop):
   library.learn(config, stop)
 
@@ -149,6 +160,13 @@ def _export(config):
   tensorflow_environment.load()
   from scalable_agent.evaluation import export
   print(export.export(config))
+
+
+def _check(config, stop):
+  from scalable_agent.evaluation import check_mode
+  if check_mode.check(config, stop):
+    return stop.exit_status if stop.is_set() else 0
+  return 1
 
 
 def _exit(code, at_once, error=None):

@@ -14,7 +14,7 @@ import collections
 import numpy as np
 
 STACK = 4
-_NUMBER = np.dtype('<u4')
+NUMBER = np.dtype('<u4')
 
 PackedFrames = collections.namedtuple('PackedFrames', 'first newest')
 PackedFrames.__doc__ = """T+1 stacks, without what repeats.
@@ -39,11 +39,11 @@ def pack(frames):
   Returns:
     A `PackedFrames` that shares no memory with `frames`.
   """
-  pixels = _pixels(frames)
+  numbers = pixels(frames)
   newest = np.empty(frames[1:, ..., 0].shape, np.uint8)
-  number, all_bits = np.empty_like(pixels[0]), np.zeros_like(pixels[0])
+  number, all_bits = np.empty_like(numbers[0]), np.zeros_like(numbers[0])
   # Entry by entry, what is computed stays in the cache.
-  for i, (before, after) in enumerate(zip(pixels, pixels[1:])):
+  for i, (before, after) in enumerate(zip(numbers, numbers[1:])):
     # The newest frame in the upper byte; what does not repeat in the others.
     np.right_shift(before, 8, out=number)
     np.bitwise_xor(number, after, out=number)
@@ -74,31 +74,50 @@ def pack_runs(frames):
   packed = pack(frames)
   if packed:
     return [packed]
-  pixels = _pixels(frames)
-  starts = [0] + [
-      i for i in range(1, len(pixels))
-      if np.left_shift((pixels[i - 1] >> 8) ^ pixels[i], 8).any()]
-  if 2 * len(starts) > len(pixels):
+  begins = [0] + [i for i in range(1, len(frames))
+                  if not follows(frames[i - 1], frames[i])]
+  if 2 * len(begins) > len(frames):
     return None
-  return [pack(frames[start:end])
-          for start, end in zip(starts, starts[1:] + [len(pixels)])]
+  return [pack(frames[begin:end])
+          for begin, end in zip(begins, begins[1:] + [len(frames)])]
+
+
+def follows(before, after):
+  """Whether a stack, uint8 [H, W, 4], is another one shifted by a frame."""
+  return not np.left_shift((pixels(before) >> 8) ^ pixels(after), 8).any()
 
 
 def unpack_runs(runs):
   """Returns the stacks, uint8 [T+1, H, W, 4], that `pack_runs` was given."""
   length = sum(len(run.newest) + 1 for run in runs)
-  result = np.empty((length,) + runs[0].first.shape[:2], _NUMBER)
+  result = np.empty((length,) + runs[0].first.shape[:2], NUMBER)
   start = 0
   for run in runs:
-    pixels = result[start:start + len(run.newest) + 1]
-    pixels[0] = _pixels(run.first)
-    for pixel, before, newest in zip(pixels[1:], pixels, run.newest):
-      np.left_shift(newest, 24, out=pixel, dtype=_NUMBER)
-      pixel |= before >> 8
-    start += len(pixels)
-  return result.view(np.uint8).reshape(result.shape + (STACK,))
+    numbers = result[start:start + len(run.newest) + 1]
+    numbers[0] = pixels(run.first)
+    for number, before, newest in zip(numbers[1:], numbers, run.newest):
+      shift(before, newest, number)
+    start += len(numbers)
+  return stacks(result)
 
 
-def _pixels(frames):
-  """Returns the stacks [..., H, W, 4] as numbers, [..., H, W]."""
-  return np.ascontiguousarray(frames).view(_NUMBER)[..., 0]
+def shift(before, newest, out):
+  """Writes the stack that a frame makes of the stack before it.
+
+  Args:
+    before: That stack, numbers [H, W] as of `pixels`.
+    newest: The frame, uint8 [H, W].
+    out: Where the stack goes, numbers [H, W]; it may be `before`.
+  """
+  np.right_shift(before, 8, out=out)
+  out |= np.left_shift(newest, 24, dtype=NUMBER)
+
+
+def pixels(frames):
+  """Returns stacks, uint8 [..., H, W, 4], as numbers of 32 bits [..., H, W]."""
+  return np.ascontiguousarray(frames).view(NUMBER)[..., 0]
+
+
+def stacks(numbers):
+  """Returns the stacks of which `pixels` makes these numbers."""
+  return numbers.view(np.uint8).reshape(numbers.shape + (STACK,))

@@ -33,12 +33,12 @@ def train(logdir, stop=None, **settings):
     config.ConfigError: A setting cannot work, there is no such setting, or the
       log directory is another run's.
     environments.PoolError: Environments cannot be made, or died.
-    training.checkpoint.CheckpointError: There are checkpoints and all are
+    checkpoints.checkpoint.CheckpointError: There are checkpoints and all are
       damaged, or none can be written.
     training.run.TrainingError: Training cannot go on.
   """
   config = run_config.resolve(dict(settings, logdir=os.fspath(logdir)))
-  if config.mode != 'train' or config.is_actor_job:
+  if not config.is_learner:
     raise config_lib.ConfigError(
         'scalable_agent.train trains, for anything else start '
         'python -m scalable_agent.experiment.')
@@ -57,11 +57,13 @@ def learn(config, stop=None):
     tensorflow_environment.load()
     from scalable_agent.evaluation import evaluator
     from scalable_agent.jobs import actor_server
+    from scalable_agent.jobs import replay_link
     from scalable_agent.training import actor_threads
     from scalable_agent.training import run as run_lib
     start_actors = (
         actor_server.start if config.task >= 0 else actor_threads.start)
-    run_lib.train(config, start_actors, stop, evaluator.start)
+    run_lib.train(config, start_actors, stop, evaluator.start,
+                  replay_link.start)
 
 
 def load(logdir, checkpoint='latest', seed=0):
@@ -76,7 +78,7 @@ def load(logdir, checkpoint='latest', seed=0):
     config.ConfigError: There is no such checkpoint, or it is another run's.
     environments.PoolError: An environment of the level, which is asked for its
       actions and observations, cannot be made.
-    training.checkpoint.CheckpointError: The checkpoint is damaged.
+    checkpoints.checkpoint.CheckpointError: The checkpoint is damaged.
   """
   config = run_config.resolve(
       dict(logdir=os.fspath(logdir), checkpoint=os.fspath(checkpoint),

@@ -10,10 +10,12 @@ Each member is a run of `scalable_agent.experiment` in a directory below
 --logdir, and gets the flags of that program. If there are more members than
 --parallel, they take turns. After --episodes new episodes a member evolves: it
 may copy the weights and hyperparameters of another, and changes its own.
+With --share_replay all members draw from the unrolls of all (LASER).
 evolution.jsonl has every evolution, lineage.png shows them. Run the command
 again, and it goes on from where it was.
 """
 
+import contextlib
 import os
 import sys
 
@@ -32,6 +34,7 @@ from scalable_agent.sweeps import flags as sweep_flags
 from scalable_agent.sweeps import members as members_lib
 from scalable_agent.sweeps import program
 from scalable_agent.sweeps import samples as samples_lib
+from scalable_agent.sweeps import shared_replay
 from scalable_agent.sweeps import trials
 
 FLAGS = flags.FLAGS
@@ -55,6 +58,7 @@ flags.DEFINE_float(
     'takes its place. A change takes about ten seconds.', lower_bound=1.)
 sweep_flags.define_ranges()
 sweep_flags.define_parallel()
+sweep_flags.define_share_replay()
 
 _HISTORY_FILE, _PICTURE_FILE = 'evolution.jsonl', 'lineage.png'
 _LOCK_FILE = 'population.lock'
@@ -144,16 +148,23 @@ def _read_history(starts):
 
 
 def _make_population(starts, score):
-  """Returns the `members.Population`, or raises ConfigError."""
+  """Makes the population, or raises ConfigError.
+
+  Returns:
+    A pair of the `members.Population` and the `config.Config` of a member.
+  """
   history = _read_history(starts)
   population = members_lib.Population(
       history, score, FLAGS.burn_in_frames, FLAGS.episodes, FLAGS.turn_secs,
       FLAGS.seed)
   arguments = experiment.given_arguments(without=_OWN)
   variant = [dict(population=FLAGS.population)]
+  shared = {}
+  if FLAGS.share_replay:
+    shared['replay_host'] = shared_replay.choose_host(FLAGS.replay_host)
   for i, start in enumerate(starts):
     logdir = os.path.join(FLAGS.logdir, f'{i:02d}')
-    own = dict(_schedule(), logdir=logdir, seed=FLAGS.seed + i)
+    own = dict(_schedule(), logdir=logdir, seed=FLAGS.seed + i, **shared)
     config = experiment.config_of_run(
         dict(own, **history.last(i).parameters))
 
@@ -163,7 +174,7 @@ def _make_population(starts, score):
 
     population.members.append(members_lib.Member(
         population, i, logdir, config.total_environment_frames, make_command))
-  return population
+  return population, config
 
 
 def _schedule():
@@ -205,6 +216,23 @@ def _draw(population):
                     ' '.join(str(e).splitlines()))
 
 
+def _carry_out(population, config):
+  with contextlib.ExitStack() as stack:
+    on_poll = population.on_poll
+    if FLAGS.share_replay:
+      job = stack.enter_context(
+          shared_replay.SharedReplay(FLAGS.logdir, config))
+
+      def on_poll():
+        job.check()
+        population.on_poll()
+
+    program.carry_out(
+        [member.run for member in population.members], 'member',
+        FLAGS.parallel, _columns(population), on_poll=on_poll,
+        rank=population.rank)
+
+
 def _train():
   _check_flags()
   starts = start_parameters()
@@ -218,12 +246,9 @@ def _train():
         f'--logdir={FLAGS.logdir} is in use: another process trains this '
         'population. Wait for it, stop it, or choose another --logdir.') from e
   try:
-    population = _make_population(starts, score)
+    population, config = _make_population(starts, score)
     try:
-      program.carry_out(
-          [member.run for member in population.members], 'member',
-          FLAGS.parallel, _columns(population), on_poll=population.on_poll,
-          rank=population.rank)
+      _carry_out(population, config)
     finally:
       _draw(population)
   finally:

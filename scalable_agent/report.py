@@ -18,7 +18,6 @@ import sys
 from absl import flags
 
 from scalable_agent.process import binary
-from scalable_agent.process import file_names
 from scalable_agent.results import agents as agents_lib
 from scalable_agent.results import curves
 from scalable_agent.results import document
@@ -27,6 +26,7 @@ from scalable_agent.results import page
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.results import tables
 from scalable_agent.results import videos
+from scalable_agent.results import writing
 from scalable_agent.studies import document as study_document
 from scalable_agent.studies import outcomes
 
@@ -94,32 +94,11 @@ def draw(logdirs, path):
     f.write(curves.draw(panels))
 
 
-def _write_pictures(blocks, report_dir, folder):
-  """Writes the pictures among blocks; returns a dict of level to path."""
-  os.makedirs(os.path.join(report_dir, folder), exist_ok=True)
-  paths = {}
-  for block in blocks:
-    if isinstance(block, document.Picture):
-      paths[block.level] = f'{folder}/{file_names.of_level(block.level)}.png'
-      with open(os.path.join(report_dir, paths[block.level]), 'wb') as f:
-        f.write(block.png)
-  return paths
-
-
-def _write_texts(texts, report_dir):
-  """Writes a dict of file name to text."""
-  for name, text in texts.items():
-    # The name of a directory need not be text.
-    with open(os.path.join(report_dir, name), 'w', encoding='utf-8',
-              errors='backslashreplace') as f:
-      f.write(text)
-
-
 def write(logdirs, report_dir):
   """Writes the report, and returns the path of its page."""
   sections = document.sections(agents_lib.group(find_runs(logdirs)))
   blocks = document.build(sections)
-  paths = _write_pictures(blocks, report_dir, 'curves')
+  paths = writing.write_pictures(blocks, report_dir, 'curves')
   for block in blocks:
     if isinstance(block, videos.Video):
       os.makedirs(os.path.join(report_dir, videos.FOLDER), exist_ok=True)
@@ -128,20 +107,8 @@ def write(logdirs, report_dir):
       'index.html': page.render(blocks),
       'report.md': markdown.render(blocks, paths),
       'scores.csv': tables.to_csv(sections)}
-  _write_texts(texts, report_dir)
+  writing.write_texts(texts, report_dir)
   return os.path.join(report_dir, 'index.html')
-
-
-def write_study(logdirs, names, report_dir):
-  """Writes studies of a sweep, and returns the path of their text."""
-  found = find_runs(logdirs, outcomes.read)
-  blocks = study_document.build(found, names)
-  paths = _write_pictures(blocks, report_dir, 'study')
-  texts = {'study.md': markdown.render(
-      blocks, paths, study_document.TITLE, picture_text='{}'),
-           'study.csv': study_document.to_csv(found)}
-  _write_texts(texts, report_dir)
-  return os.path.join(report_dir, 'study.md')
 
 
 def main(argv):
@@ -154,7 +121,9 @@ def main(argv):
     if not FLAGS.logdirs:
       raise ValueError('--logdirs names no log directory.')
     if FLAGS.study:
-      print(write_study(FLAGS.logdirs, FLAGS.study, FLAGS.report_dir))
+      print(study_document.write(
+          find_runs(FLAGS.logdirs, outcomes.read), FLAGS.study,
+          FLAGS.report_dir))
     elif FLAGS.png:
       draw(FLAGS.logdirs, FLAGS.png)
       print(FLAGS.png)

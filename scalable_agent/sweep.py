@@ -13,9 +13,12 @@ printed. Run the command again, and runs that are done are skipped and the
 others resume. A run that crashes is tried twice more. Flags of
 `scalable_agent.experiment`, also from a --flagfile, are passed on.
 
+With --share_replay all runs draw from the unrolls of all (LASER).
+
 `python -m scalable_agent.report --study=best3,stability` compares the variants.
 """
 
+import contextlib
 import os
 import sys
 
@@ -28,6 +31,7 @@ from scalable_agent.sweeps import flags as sweep_flags
 from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import program
 from scalable_agent.sweeps import samples as samples_lib
+from scalable_agent.sweeps import shared_replay
 from scalable_agent.sweeps import slurm
 from scalable_agent.sweeps import trials as trials_lib
 
@@ -52,6 +56,7 @@ flags.DEFINE_integer(
 flags.DEFINE_list('only', [], 'Names of runs; the others are left out.')
 sweep_flags.define_ranges()
 sweep_flags.define_parallel()
+sweep_flags.define_share_replay()
 sweep_flags.define_slurm()
 
 # How Python finds this program, which runs as `__main__`.
@@ -88,16 +93,27 @@ def make_trials():
 
 
 def _make_runs(trials):
-  """Returns a `ManagedRun` for each `grid.Trial`, or raises ConfigError."""
+  """Makes the run of each `grid.Trial`, or raises ConfigError.
+
+  Returns:
+    A pair of lists: the `ManagedRun`s, and their `config.Config`s.
+  """
   # Of two flags of one name the last wins: that of the trial, as for --seed.
   arguments = experiment.given_arguments(without=('logdir',))
-  runs = []
+  changes = {}
+  if FLAGS.share_replay:
+    changes['replay_host'] = shared_replay.choose_host(FLAGS.replay_host)
+    arguments.append(f'--replay_host={changes["replay_host"]}')
+  runs, configs = [], []
   for trial in trials:
     logdir = os.path.join(FLAGS.logdir, trial.name)
     config = experiment.config_of_run(
-        dict(grid.settings_of(trial), logdir=logdir))
-    runs.append(trials_lib.make_run(trial, config, arguments))
-  return runs
+        dict(grid.settings_of(trial), logdir=logdir, **changes))
+    configs.append(config)
+    runs.append(trials_lib.make_run(
+        # Without the replay job they could not go on.
+        trial, config, arguments, ends_with_parent=FLAGS.share_replay))
+  return runs, configs
 
 
 def _choose(trials):
@@ -114,6 +130,21 @@ def _choose(trials):
           if not FLAGS.only or trial.name in FLAGS.only]
 
 
+def _check_shares(runs, configs):
+  """Raises ConfigError for runs that cannot share replay."""
+  shared_replay.check_alike(configs)
+  left = sum(run.state != 'done' for run in runs)
+  if left > FLAGS.parallel:
+    raise config_lib.ConfigError(
+        f'--parallel={FLAGS.parallel} cannot work: with --share_replay, all '
+        f'{left} runs that are left go at the same time. Set it to {left}.')
+  if FLAGS.slurm:
+    raise config_lib.ConfigError(
+        f'--slurm={FLAGS.slurm} cannot work with --share_replay, whose replay '
+        'job is on this machine. Start --job_name=replay where the tasks reach '
+        'it, and give them its --replay_host.')
+
+
 def _slurm_script(names):
   logdir = os.path.abspath(FLAGS.logdir)
   command = [sys.executable, '-m', _PROGRAM, f'--logdir={logdir}',
@@ -126,8 +157,15 @@ def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
     program.refuse_arguments(argv)
-    runs = _make_runs(_choose(make_trials()))
-    program.finish(runs, 'run', FLAGS.parallel, FLAGS.slurm, _slurm_script)
+    runs, configs = _make_runs(_choose(make_trials()))
+    with contextlib.ExitStack() as stack:
+      hooks = {}
+      if FLAGS.share_replay:
+        _check_shares(runs, configs)
+        job = shared_replay.SharedReplay(FLAGS.logdir, configs[0])
+        hooks['on_poll'] = stack.enter_context(job).check
+      program.finish(runs, 'run', FLAGS.parallel, FLAGS.slurm, _slurm_script,
+                     **hooks)
   except (config_lib.ConfigError, OSError) as e:
     sys.exit(f'Error: {e}')
 

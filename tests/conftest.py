@@ -25,6 +25,25 @@ tf.config.set_logical_device_configuration(
     [tf.config.LogicalDeviceConfiguration()] * 2)
 
 
+# Files that take longest. They start first, since one that starts last runs on
+# alone. By itself pytest-xdist starts those with the most tests first, which
+# are not these.
+LONGEST = (
+    'test_experiment.py', 'jobs/test_jobs.py', 'test_learning.py',
+    'test_chaos.py', 'test_learner.py', 'test_population.py',
+    'training/test_several_learners.py', 'test_benchmark.py',
+    'environments/test_atari_games.py', 'sweeps/test_atari57_experts.py',
+    'test_own_network.py', 'checkpoints/test_checkpoint.py',
+    'environments/test_atari.py', 'environments/test_dmlab.py',
+    'test_vtrace.py', 'test_sweep.py')
+
+
+def pytest_collection_modifyitems(items):
+  folder = os.path.dirname(__file__)
+  places = {os.path.join(folder, name): i for i, name in enumerate(LONGEST)}
+  items.sort(key=lambda item: places.get(str(item.path), len(LONGEST)))
+
+
 def pytest_configure(config):
   # What pytest captures is lost with the process; this is the terminal's.
   config.terminal_stderr = os.fdopen(os.dup(2), 'w')

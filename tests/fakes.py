@@ -74,6 +74,11 @@ class FailingEnvironment(CountingEnvironment):
         os._exit(23)
       if self._failure == 'abort':
         os.abort()
+      if self._failure == 'check':
+        print('F1123 12:00:00 engine.cc:12] Check failed: map != nullptr')
+        for i in range(2000):
+          print(f'@ 0x{i:08x}  (unknown)')
+        os.abort()
       if self._failure == 'hang':
         time.sleep(1000.0)
       if self._failure == 'print':
@@ -162,6 +167,19 @@ def with_child(is_forked=False, **kwargs):
   else:
     pid = subprocess.Popen(['sleep', '1000']).pid
   return CountingEnvironment(identity=pid, **kwargs)
+
+
+def slow_to_start(seconds, **kwargs):
+  """Makes an environment whose first output takes a while."""
+  environment = CountingEnvironment(**kwargs)
+  initial = environment.initial
+
+  def initial_later():
+    time.sleep(seconds)
+    return initial()
+
+  environment.initial = initial_later
+  return environment
 
 
 def with_slow_successors(seed, first_seed, **kwargs):

@@ -24,11 +24,11 @@ _LAYERS = (
      'a3c'},
     {'config'},
     {'assembly'},
-    {'remote', 'training', 'jobs', 'evaluation', 'results', 'studies',
-     'throughput', 'sweeps'},
+    {'remote', 'checkpoints', 'shared_replay', 'training', 'jobs',
+     'evaluation', 'results', 'studies', 'throughput', 'sweeps'},
     {'library'},
     {'experiment', 'benchmark', 'report', 'sweep', 'population',
-     'sweeps.atari57_experts'})
+     'sweeps.atari57_experts', 'studies.small_world'})
 
 # What takes seconds to load, or is not installed everywhere.
 _HEAVY = ('tensorflow', 'tensorflow_probability', 'tree', 'ale_py', 'gymnasium')
@@ -164,19 +164,29 @@ def test_actor_jobs_import_neither_learner_nor_training(graph):
     assert not folders & {'learner', 'training', 'algorithms'}, module
 
 
-def _loaded(*modules):
-  """Returns which of `_HEAVY` a fresh process loads with modules, a set."""
-  program = f'import sys, {", ".join(modules)}; print(*sys.modules)'
+def _loaded_in_turn(*groups):
+  """Has a fresh process load groups of modules, one after the other.
+
+  Returns:
+    A list with, for each group, what of `_HEAVY` the process has by then, sets.
+  """
+  program = 'import sys\n' + ''.join(
+      f'import {", ".join(modules)}\nprint(*sys.modules)\n'
+      for modules in groups)
   result = subprocess.run(
       [sys.executable, '-c', program], check=True, capture_output=True,
       text=True, timeout=300, cwd=_ROOT,
       env=dict(os.environ, PYTHONPATH=str(_ROOT)))
-  return set(_HEAVY) & set(result.stdout.split())
+  found = [set(_HEAVY) & set(line.split())
+           for line in result.stdout.splitlines()]
+  assert len(found) == len(groups)
+  return found
 
 
-def test_what_processes_load_is_seen():
-  """So that the tests below mean something."""
-  assert _loaded(*_HEAVY) == set(_HEAVY)
+def _loaded(*modules):
+  """Returns which of `_HEAVY` a fresh process loads with modules, a set."""
+  (found,) = _loaded_in_turn(modules)
+  return found
 
 
 def test_environments_load_nothing_that_is_heavy():
@@ -188,6 +198,12 @@ def test_the_library_loads_nothing_that_is_heavy_before_it_is_called():
   assert not _loaded('scalable_agent.library')
 
 
+def test_the_benchmark_loads_no_tensorflow_before_it_measures():
+  """Nor do the processes that measure the transport."""
+  assert not _loaded('scalable_agent.benchmark') & {
+      'tensorflow', 'tensorflow_probability'}
+
+
 def test_actor_jobs_load_no_tensorflow_for_a_policy_at_the_learner():
   loaded = _loaded('scalable_agent.jobs.actor_job',
                    'scalable_agent.jobs.policy_at_learner')
@@ -195,6 +211,9 @@ def test_actor_jobs_load_no_tensorflow_for_a_policy_at_the_learner():
 
 
 def test_actor_jobs_load_no_probabilities_for_a_policy_of_their_own():
-  loaded = _loaded('scalable_agent.jobs.actor_job',
-                   'scalable_agent.jobs.policy_at_actor')
+  loaded, everything = _loaded_in_turn(
+      ('scalable_agent.jobs.actor_job', 'scalable_agent.jobs.policy_at_actor'),
+      _HEAVY)
   assert 'tensorflow' in loaded and 'tensorflow_probability' not in loaded
+  # What processes load is seen, so that these tests mean something.
+  assert everything == set(_HEAVY)

@@ -5,19 +5,29 @@ import random
 
 import pytest
 
+from tests import preloaded
 from tests.chaos import arena as arena_lib
+from tests.chaos import program as program_lib
 from tests.chaos import rounds
 from tests.chaos import run
 
 _KINDS = {name: kind for name, kind, _ in rounds.KINDS}
 
 
+def _start_process(arguments, stderr):
+  return preloaded.Popen(
+      'scalable_agent.experiment', arguments, '/',
+      f'/proc/{os.getpid()}/fd/{stderr}', program_lib.environ())
+
+
 @pytest.fixture(scope='module', name='prepared')
 def _prepared(tmp_path_factory):
   """An arena, and the violations of the run that began its log directory."""
-  arena = arena_lib.Arena(tmp_path_factory.mktemp('chaos'))
-  arena.prepare()
-  return arena, arena.found
+  with pytest.MonkeyPatch.context() as monkeypatch:
+    monkeypatch.setattr(program_lib, 'start_process', _start_process)
+    arena = arena_lib.Arena(tmp_path_factory.mktemp('chaos'))
+    arena.prepare()
+    yield arena, arena.found
 
 
 def test_a_new_run_breaks_no_promise(prepared):

@@ -25,8 +25,10 @@ pytest.importorskip('gymnasium')
 
 from scalable_agent import experiment
 from scalable_agent.process import progress
+from tests import preloaded
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_MODULE = 'scalable_agent.experiment'
 _CARTPOLE = (
     '--level_name=gym:CartPole-v1', '--num_actors=8', '--batch_size=4',
     '--environment_threads=2', '--log_interval_secs=0.2')
@@ -47,20 +49,24 @@ class Program:
   def __init__(self, logdir, *arguments, environ=()):
     self.logdir = str(logdir)
     self._output_path = f'{self.logdir}.{time.monotonic_ns()}.output'
-    # Tests in a shell's background have SIGINT ignored, which is inherited.
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     # The program itself keeps TensorFlow quiet.
     inherited = {name: value for name, value in os.environ.items()
                  if name != 'TF_CPP_MIN_LOG_LEVEL'}
-    with open(self._output_path, 'w') as output:
-      self._process = subprocess.Popen(
-          [sys.executable, '-m', 'scalable_agent.experiment',
-           f'--logdir={self.logdir}', *arguments],
-          cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-          env=dict(inherited, **dict(environ)),
-          start_new_session=True)
-    signal.signal(signal.SIGINT, previous)
+    self._process = self._start(
+        [f'--logdir={self.logdir}', *arguments],
+        dict(inherited, **dict(environ)))
     self.pid = self._process.pid
+
+  def _start(self, arguments, environ):
+    # Tests in a shell's background have SIGINT ignored, which is inherited.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with open(self._output_path, 'w') as output:
+      process = subprocess.Popen(
+          [sys.executable, '-m', _MODULE, *arguments],
+          cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+          env=environ, start_new_session=True)
+    signal.signal(signal.SIGINT, previous)
+    return process
 
   def __enter__(self):
     return self
@@ -110,7 +116,16 @@ class Program:
       pytest.fail(f'not ended after {timeout} s\n{self.output()[-4000:]}')
 
 
+class Preloaded(Program):
+  """As `Program`, in a process that has loaded TensorFlow already."""
+
+  def _start(self, arguments, environ):
+    return preloaded.Popen(
+        _MODULE, arguments, _ROOT, self._output_path, environ)
+
+
 Result = collections.namedtuple('Result', 'code errors')
+_VISIBLE = 'CUDA_VISIBLE_DEVICES'
 
 
 @pytest.fixture
@@ -122,6 +137,9 @@ def run_main(capfd, pytestconfig):
     # `main` leaves those that it needs until its process ends.
     handlers = {number: signal.getsignal(number) for number in (
         signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    # An actor job hides GPUs from its process, which is that of all tests here.
+    visible = {name: os.environ[name] for name in (_VISIBLE,)
+               if name in os.environ}
     # A run that hangs ends the tests, and says where.
     faulthandler.dump_traceback_later(
         _TIMEOUT_SECONDS, exit=True, file=pytestconfig.terminal_stderr)
@@ -135,6 +153,8 @@ def run_main(capfd, pytestconfig):
       faulthandler.cancel_dump_traceback_later()
       for number, handler in handlers.items():
         signal.signal(number, handler)
+      os.environ.pop(_VISIBLE, None)
+      os.environ.update(visible)
     return Result(code, capfd.readouterr().err)
 
   return run
@@ -261,20 +281,20 @@ def finished(tmp_path_factory):
     return dict(pong=pong, cartpole=cartpole)
 
 
-def test_replayed_unrolls_are_no_new_frames(tmp_path):
+def test_replayed_unrolls_are_no_new_frames(tmp_path, run_main, caplog):
   """Frames, learning rate and policy lag are those of the new half alone.
 
   With LASER's trust region and entropy, whose figures are logged.
   """
   total = 40 * _FRAMES_PER_STEP // 2
-  with Program(tmp_path / 'run', *_CARTPOLE, '--replay_proportion=0.5',
-               '--replay_capacity=60', '--queue_capacity=2',
-               '--trust_region_threshold=0.00001', '--noentropy_on_replay',
-               f'--total_environment_frames={total}') as program:
-    assert program.wait() == 0, program.output()[-4000:]
-    assert ' of memory when it is full: --replay_capacity=60' in (
-        program.output())
-  metrics = _metrics(program.logdir)
+  result = run_main(
+      f'--logdir={tmp_path / "run"}', *_CARTPOLE, '--replay_proportion=0.5',
+      '--replay_capacity=60', '--queue_capacity=2',
+      '--trust_region_threshold=0.00001', '--noentropy_on_replay',
+      f'--total_environment_frames={total}')
+  assert result.code == 0, result
+  assert ' of memory when it is full: --replay_capacity=60' in caplog.text
+  metrics = _metrics(tmp_path / 'run')
   assert (metrics[-1]['frames'], metrics[-1]['learner_steps']) == (total, 40)
   _check_learning_rates(
       metrics, _LEARNING_RATE, total, _FRAMES_PER_STEP // 2)
@@ -290,17 +310,18 @@ def test_replayed_unrolls_are_no_new_frames(tmp_path):
 
 
 def test_whole_episodes_are_replayed_with_states_of_the_newest_weights(
-    tmp_path):
+    tmp_path, run_main):
   """Of an agent with an LSTM, and whole batches of them."""
-  with Program(tmp_path / 'run', *_CARTPOLE, '--replay_proportion=0.5',
-               '--use_lstm', '--replay_state=recomputed', '--notrain_on_new',
-               '--total_environment_frames=4000') as program:
-    assert program.wait() == 0, program.output()[-4000:]
-  metrics = _metrics(program.logdir)
+  result = run_main(
+      f'--logdir={tmp_path / "run"}', *_CARTPOLE, '--replay_proportion=0.5',
+      '--use_lstm', '--replay_state=recomputed', '--notrain_on_new',
+      '--total_environment_frames=2000')
+  assert result.code == 0, result
+  metrics = _metrics(tmp_path / 'run')
   # At first, when no episode is whole, all four unrolls of a batch are new.
-  assert 4000 // _FRAMES_PER_STEP < metrics[-1]['learner_steps']
-  assert metrics[-1]['learner_steps'] <= 4000 // (_FRAMES_PER_STEP // 2)
-  assert metrics[-1]['frames'] >= 4000
+  assert 2000 // _FRAMES_PER_STEP < metrics[-1]['learner_steps']
+  assert metrics[-1]['learner_steps'] <= 2000 // (_FRAMES_PER_STEP // 2)
+  assert metrics[-1]['frames'] >= 2000
   assert metrics[-1]['replay_age_mean'] > 1
 
 
@@ -444,10 +465,10 @@ def test_a_finished_run_that_is_run_again_has_nothing_to_do(
 
 def test_devices_pools_lstm_and_xla_together(tmp_path):
   """Two replicas, two actor threads, a core state and XLA train a few steps."""
-  with Program(tmp_path / 'run', *_CARTPOLE, '--num_learner_devices=2',
-               '--num_pools=2', '--use_lstm', '--xla=on', '--unroll_length=3',
-               '--total_environment_frames=120',
-               environ=dict(CUDA_VISIBLE_DEVICES='')) as program:
+  with Preloaded(tmp_path / 'run', *_CARTPOLE, '--num_learner_devices=2',
+                 '--num_pools=2', '--use_lstm', '--xla=on',
+                 '--unroll_length=3', '--total_environment_frames=120',
+                 environ=dict(CUDA_VISIBLE_DEVICES='')) as program:
     assert program.wait() == 0, program.output()[-4000:]
     assert '2 pools of 4 environments' in program.output()
     assert 'XLA on' in program.output()
@@ -474,7 +495,7 @@ def test_kill_and_resume_and_stop(tmp_path):
   total = 10_000_000
   flags_ = (*_CARTPOLE, f'--total_environment_frames={total}')
 
-  with Program(logdir, *flags_, '--save_checkpoint_secs=0.3') as program:
+  with Preloaded(logdir, *flags_, '--save_checkpoint_secs=0.3') as program:
     program.wait_for(
         lambda: [0] < _checkpoint_frames(logdir)[-1:] < _frames(logdir)[-1:],
         'frames after a checkpoint')
@@ -488,7 +509,7 @@ def test_kill_and_resume_and_stop(tmp_path):
   killed_at = _checkpoint_frames(logdir)[-1]
   before = _metrics(logdir)
 
-  with Program(logdir, *flags_) as program:
+  with Preloaded(logdir, *flags_) as program:
     program.wait_for(_has_frames(logdir, before[-1]['frames']), 'resuming')
     program.signal(signal.SIGTERM)
     assert program.wait(_STOP_SECONDS) == 0, program.output()[-4000:]
@@ -515,7 +536,7 @@ def test_kill_and_resume_and_stop(tmp_path):
   stopped_at = _checkpoint_frames(logdir)[-1]
   assert stopped_at == metrics[-1]['frames']
 
-  with Program(logdir, *flags_, '--learning_rate=0.0001') as program:
+  with Preloaded(logdir, *flags_, '--learning_rate=0.0001') as program:
     program.wait_for(_has_frames(logdir, stopped_at), 'resuming once more')
     # As a terminal does on ctrl-C, to all processes.
     os.killpg(program.pid, signal.SIGINT)
@@ -535,8 +556,8 @@ def test_kill_and_resume_and_stop(tmp_path):
 
 def test_atari_stops_on_sigterm(tmp_path):
   """The threads of the emulator hold nothing up either."""
-  with Program(tmp_path / 'run', '--level_name=pong', '--num_actors=8',
-               '--batch_size=4', '--log_interval_secs=0.2') as program:
+  with Preloaded(tmp_path / 'run', '--level_name=pong', '--num_actors=8',
+                 '--batch_size=4', '--log_interval_secs=0.2') as program:
     program.wait_for(_has_frames(program.logdir, 0), 'training')
     program.signal(signal.SIGTERM)
     assert program.wait(_STOP_SECONDS) == 0, program.output()[-4000:]
@@ -614,8 +635,8 @@ def test_test_mode_scores_whole_games(cartpole, run_main):
 def test_test_mode_stops_on_ctrl_c(cartpole):
   """Within seconds, without half a score, and without complaint."""
   before = _contents(cartpole)
-  with Program(cartpole, *_CARTPOLE, '--mode=test',
-               '--test_num_episodes=1000000') as program:
+  with Preloaded(cartpole, *_CARTPOLE, '--mode=test',
+                 '--test_num_episodes=1000000') as program:
     program.wait_for(
         lambda: ': episode 1 of 1000000' in program.output(), 'an episode')
     os.killpg(program.pid, signal.SIGINT)
@@ -748,15 +769,16 @@ def test_a_missing_rom_is_named(tmp_path, run_main, monkeypatch):
   assert 'ROM for pong' in error and 'no ROM here' in error
 
 
-def test_a_missing_package_of_the_workers_is_named(tmp_path):
+def test_a_missing_package_of_the_workers_is_named(
+    tmp_path, run_main, monkeypatch):
   """They are other interpreters, and their trouble is the program's."""
   (tmp_path / 'gymnasium.py').write_text('raise ImportError("not today")')
-  with Program(tmp_path / 'run', *_CARTPOLE,
-               environ=dict(PYTHONPATH=str(tmp_path))) as program:
-    result = Result(program.wait(), program.output())
-    assert program.processes() == []
-  error = _error_of(result)
+  # Whose search path is this process's, which has loaded the true one.
+  monkeypatch.syspath_prepend(tmp_path)
+  error = _error_of(run_main(f'--logdir={tmp_path / "run"}', *_CARTPOLE,
+                             '--total_environment_frames=1000'))
   assert 'Gymnasium cannot be imported: not today' in error
+  assert _worker_pids() == []
 
 
 # -- Trouble on the way -------------------------------------------------------

@@ -24,6 +24,7 @@ def _config(**values):
 
 
 _ACTOR = dict(task=3, job_name='actor')
+_REPLAY = dict(job_name='replay', replay_host='a:9000')
 _NOT_CONNECTED = 'not connected to the learner, port 8001'
 _LISTENS, _ACTOR_IS_HERE = ('0A', 8000, 0), ('01', 8000, 40000)
 
@@ -41,6 +42,8 @@ _LISTENS, _ACTOR_IS_HERE = ('0A', 8000, 0), ('01', 8000, 40000)
     (dict(task=0), [_LISTENS, _ACTOR_IS_HERE], 109, None),
     (dict(task=0), [_LISTENS, _ACTOR_IS_HERE], 111,
      'has not written metrics.jsonl for 111 s'),
+    (_REPLAY, [('0A', 9000, 0)], 111, None),
+    (_REPLAY, [_LISTENS], 0, 'does not listen on port 9000'),
     (dict(task=1), [('0A', 8001, 0), ('01', 8001, 40000)], 111, None)])
 def test_problem(health, values, sockets, silent, expected):
   assert health['find_problem'](

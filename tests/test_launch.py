@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from tests import conftest
+
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -76,10 +78,17 @@ def test_test_script_installs_the_test_extra_and_runs_all(tmp_path):
   lines = _run('test.sh', VENV=venv).stdout.splitlines()
   assert f'{_ROOT}[test]' in lines
   pytest_arguments = [
-      '-m', 'pytest', '--numprocesses=2', '--dist=loadfile']
-  assert lines[-5:] == pytest_arguments + ['tests']
+      '-m', 'pytest', '--numprocesses=2', '--dist=loadfile',
+      '--no-loadscope-reorder', '--max-worker-restart=0']
+  assert lines[-7:] == pytest_arguments + ['tests']
   lines = _run('test.sh', '-k', 'a b', VENV=venv).stdout.splitlines()
   assert lines == pytest_arguments + ['-k', 'a b']
+
+
+def test_the_files_that_start_first_are_there():
+  assert len(set(conftest.LONGEST)) == len(conftest.LONGEST)
+  for name in conftest.LONGEST:
+    assert os.path.exists(os.path.join(_ROOT, 'tests', name)), name
 
 
 def test_old_or_missing_interpreters_are_refused_in_one_line(tmp_path):

@@ -1,6 +1,7 @@
 """A user's own network and environment: the README's examples, as programs.
 
-They are in a package that only PYTHONPATH or the current folder leads to.
+They are in a package that only PYTHONPATH or the current folder leads to, and
+in this process `sys.path`.
 """
 
 import importlib.util
@@ -44,7 +45,11 @@ def folder(tmp_path_factory):
     path.write_text(code)
   with pytest.MonkeyPatch.context() as monkeypatch:
     monkeypatch.setenv('PYTHONPATH', str(folder))
+    monkeypatch.syspath_prepend(str(folder))
     yield folder
+  for name in [name for name in sys.modules
+               if name.partition('.')[0] == 'my_project']:
+    del sys.modules[name]
 
 
 @pytest.fixture(scope='module')
@@ -79,14 +84,14 @@ def _linear(logdir):
   return weights
 
 
-def test_it_trains_and_resumes(logdir, network):
+def test_it_trains_and_resumes(logdir, network, run_main, caplog):
   assert test_experiment._frames(logdir)[-1] == _FRAMES
   assert f'--network={test_experiment._config(logdir)["network"]}' == network
   before = _linear(logdir)
-  with Program(logdir, *_FLAGS, network,
-               f'--total_environment_frames={2 * _FRAMES}') as program:
-    test_jobs._assert_ends_well(program)
-  assert f'Resuming from {logdir}/ckpt-{_FRAMES}\n' in program.output()
+  result = run_main(f'--logdir={logdir}', *_FLAGS, network,
+                    f'--total_environment_frames={2 * _FRAMES}')
+  assert result.code == 0, result
+  assert f'Resuming from {logdir}/ckpt-{_FRAMES}\n' in caplog.text
   frames = test_experiment._frames(logdir)
   test_experiment._check_increasing(frames)
   assert frames[-1] == 2 * _FRAMES
@@ -95,10 +100,10 @@ def test_it_trains_and_resumes(logdir, network):
   assert 0. < change.max() < np.abs(before).max()
 
 
-def test_it_plays_in_test_mode(logdir, network):
-  with Program(logdir, *_FLAGS, network, '--mode=test',
-               '--test_num_episodes=5') as program:
-    test_jobs._assert_ends_well(program)
+def test_it_plays_in_test_mode(logdir, network, run_main):
+  result = run_main(f'--logdir={logdir}', *_FLAGS, network, '--mode=test',
+                    '--test_num_episodes=5')
+  assert result.code == 0, result
   with open(logdir / 'test_scores.json') as f:
     scores = json.load(f)
   assert scores['frames'] == _FRAMES
@@ -107,11 +112,14 @@ def test_it_plays_in_test_mode(logdir, network):
   assert level['episode_returns'] == [1.] * 5
 
 
-def test_learner_and_actor_job_train_it_to_the_end(tmp_path, network):
+def test_learner_and_actor_job_train_it_to_the_end(
+    tmp_path, network, run_main):
   with test_jobs.Jobs(tmp_path, *_LEVEL, network) as jobs:
-    learner = jobs.learner(f'--total_environment_frames={_FRAMES}')
     actor = jobs.actor(0)
-    test_jobs._assert_ends_well(learner, actor)
+    result = run_main(f'--logdir={jobs.logdir}', *jobs.learner_flags(),
+                      f'--total_environment_frames={_FRAMES}')
+    assert result.code == 0, result
+    test_jobs._assert_ends_well(actor)
     assert 'Training is done' in actor.output()
     assert jobs.frames() == jobs.checkpoint() == _FRAMES
     assert _linear(jobs.logdir).any()
@@ -128,12 +136,10 @@ def test_another_network_is_refused(mode, logdir, network, run_main):
 
 
 @pytest.mark.usefixtures('folder')
-def test_a_name_that_cannot_be_imported_is_refused(tmp_path):
-  with Program(tmp_path / 'run', *_FLAGS,
-               '--network=my_project.tosro:Name') as program:
-    result = test_experiment.Result(program.wait(), program.output())
-    assert program.processes() == []
-  error = test_experiment._error_of(result)
+def test_a_name_that_cannot_be_imported_is_refused(tmp_path, run_main):
+  error = test_experiment._error_of(run_main(
+      f'--logdir={tmp_path / "run"}', *_FLAGS,
+      '--network=my_project.tosro:Name'))
   assert error.startswith('Error: --network=my_project.tosro:Name: ')
   assert "No module named 'my_project.tosro'" in error
 

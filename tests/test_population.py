@@ -10,8 +10,8 @@ from absl.testing import flagsaver
 import pytest
 
 from scalable_agent import population
+from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.process import locks
-from scalable_agent.training import checkpoint_files
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TIMEOUT_SECONDS = 300.
@@ -88,6 +88,30 @@ def test_a_population_is_trained_by_one_program(tmp_path):
   with pytest.raises(SystemExit, match='is in use'):
     _main(tmp_path, *_CARTPOLE)
   os.close(lock)
+
+
+def test_members_share_a_replay_job(tmp_path, monkeypatch):
+  monkeypatch.setattr(
+      population.lineage, 'write', lambda *args, **kwargs: None)
+  checked, commands = [], []
+  monkeypatch.setattr(
+      population.shared_replay.SharedReplay, 'check',
+      lambda job: checked.append(job))  # pylint: disable=unnecessary-lambda
+
+  def carry_out(runs, *unused_args, on_poll, **unused_hooks):
+    on_poll()
+    for run in runs:
+      os.makedirs(run.logdir)
+      commands.append(run._prepare())
+
+  monkeypatch.setattr(population.program, 'carry_out', carry_out)
+  _main(tmp_path, *_CARTPOLE, '--population=2', '--share_replay',
+        '--replay_proportion=0.5', '--replay_capacity=77')
+  (job,) = checked
+  assert '--replay_capacity=77' in job._run._prepare()
+  hosts = {[a for a in command if a.startswith('--replay_host=')][-1]
+           for command in (*commands, job._run._prepare())}
+  assert len(commands) == 2 and len(hosts) == 1
 
 
 def test_another_population_is_refused(tmp_path, monkeypatch):

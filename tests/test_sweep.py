@@ -7,6 +7,7 @@ import sys
 
 from absl import flags
 from absl.testing import flagsaver
+import psutil
 import pytest
 
 from scalable_agent import sweep
@@ -14,6 +15,7 @@ from tests.studies import trial_runs
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TIMEOUT_SECONDS = 300.
+_SHARED = ('--share_replay', '--replay_proportion=0.5')
 
 
 def _arguments(logdir, *arguments):
@@ -43,6 +45,29 @@ def test_variants_are_trained_and_what_is_done_is_left_alone(tmp_path, capsys):
         variant=[dict(entropy_cost=value)], sample={})
   _main(*arguments)
   assert capsys.readouterr().out == 'All runs are done.\n'
+
+
+def test_runs_share_a_replay_job_that_ends_with_them(tmp_path):
+  result = subprocess.run(
+      [sys.executable, '-m', 'scalable_agent.sweep', *_arguments(
+          tmp_path, '--share_replay', '--vary=learning_rate=0.001,0.002',
+          '--parallel=2', '--replay_proportion=0.5', '--replay_capacity=30',
+          '--intra_op_threads=1', '--log_interval_secs=0.1',
+          '--total_environment_frames=4000')[1:]],
+      cwd=_ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+      timeout=_TIMEOUT_SECONDS, check=True)
+  assert '2 of 2 done' in result.stdout
+  for rate in .001, .002:
+    lines = (tmp_path / f'learning_rate={rate}' / 'metrics.jsonl').read_text()
+    shares = [json.loads(line)['replay_others'] for line in lines.splitlines()]
+    assert any(.1 < share < .9 for share in shares)
+  output = (tmp_path / 'replay_job' / 'output.log').read_text()
+  # One of them may have ended by itself.
+  assert output.count(' has joined') >= 2 and '30 of 30 unrolls' in output
+  assert 'Traceback' not in output
+  for process in psutil.process_iter(['cmdline']):
+    assert f'--logdir={tmp_path}/replay_job' not in (
+        process.info['cmdline'] or [])
 
 
 def _names(capsys, *arguments):
@@ -104,7 +129,15 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
     (('--seeds=2', '--mode=export'), '--mode=export cannot work'),
     (('--seeds=2', 'seeds'), 'Unexpected arguments: seeds'),
     (('--samples=2', '--best=1'), '--best=1 cannot work: '),
-    (('--seeds=2', '--slurm=submit'), '--slurm=submit needs sbatch')])
+    (('--seeds=2', '--slurm=submit'), '--slurm=submit needs sbatch'),
+    (('--seeds=2', *_SHARED), '--parallel=1 cannot work: with --share_replay'),
+    (('--seeds=2', *_SHARED, '--parallel=2', '--slurm=print'),
+     '--slurm=print cannot work with --share_replay'),
+    (('--vary=unroll_length=5,6', *_SHARED, '--parallel=2'),
+     '--share_replay cannot work: unroll_length is 5 in one run and 6'),
+    (('--seeds=2', '--share_replay', '--replay_host=a:1'),
+     '--replay_host=a:1 cannot work: without --replay_proportion'),
+    (('--vary=replay_host=a:1,b:1',), 'replay_host')])
 def test_errors_are_one_line(tmp_path, monkeypatch, arguments, expected):
   monkeypatch.setenv('PATH', str(tmp_path))
   with pytest.raises(SystemExit) as error:

@@ -6,12 +6,14 @@ from scalable_agent import adam
 from scalable_agent import config as config_lib
 from scalable_agent import learner as learner_lib
 from scalable_agent import rmsprop
+from scalable_agent import suites
 from scalable_agent.assembly import loss as loss_assembly
 from scalable_agent.replay import buffer
 from scalable_agent.replay import episode_buffer
 from scalable_agent.replay import prioritized_sequences
 from scalable_agent.replay import replayed_queue
 from scalable_agent.replay import replayer
+from scalable_agent.replay import sequence_store
 
 
 def create_learner(config, agent, devices, strategy=None):
@@ -56,7 +58,7 @@ def _learning_rate(config):
       config.total_environment_frames)
 
 
-def create_source(config, source, times, agent, devices):
+def create_source(config, source, times, agent, devices, shared=None):
   """Returns what batches are taken from, with replay if that is configured.
 
   Args:
@@ -65,30 +67,48 @@ def create_source(config, source, times, agent, devices):
     times: A `timing.StageTimes`.
     agent: A `networks.Agent`.
     devices: A `devices.Devices`.
+    shared: None, or what takes the place of a buffer of its own, which has the
+      methods of `buffer.Buffer` or, if core states are recomputed, of
+      `episode_buffer.EpisodeBuffer`.
 
   Raises:
     config_lib.ConfigError: Replay is too small for what it is to hold.
   """
   if config.agent == 'reactor':
+    _check_lanes(config)
     try:
       return prioritized_sequences.PrioritizedSequences(
           source, config.replay_steps, config.replay_min_steps,
           config.unroll_length, config.steps_per_update / config.num_learners,
-          config.replay_uniform, config.seed, times)
+          config.replay_uniform, config.seed, times,
+          suites.of(config).has_stacked_frames(config))
     except ValueError as e:
       raise config_lib.ConfigError(f'--replay_steps: {e}') from e
   if not config.num_replayed_unrolls:
     return source
   return replayed_queue.ReplayedQueue(
-      source, _create_buffer(config, agent, devices),
+      source, _create_buffer(config, agent, devices, shared),
       config.num_replayed_unrolls, config.train_on_new)
 
 
-def _create_buffer(config, agent, devices):
+def _check_lanes(config):
+  """Refuses environments that would push each other out of replay."""
+  lane_length = sequence_store.lane_length(
+      config.replay_steps, config.unroll_length)
+  # One that is full, and one that fills.
+  needed = 2 * lane_length * config.num_actors
+  if config.task < 0 and config.replay_steps < needed:
+    raise config_lib.ConfigError(
+        f'--replay_steps={config.replay_steps} cannot work: it is kept in runs '
+        f'of {lane_length} steps of an environment, of which each of '
+        f'--num_actors={config.num_actors} needs two. Give {needed} or more.')
+
+
+def _create_buffer(config, agent, devices, shared):
   if config.replay_state == 'stored':
-    return buffer.Buffer(config.replay_capacity, config.seed)
+    return shared or buffer.Buffer(config.replay_capacity, config.seed)
   return replayer.Replayer(
-      episode_buffer.EpisodeBuffer(
+      shared or episode_buffer.EpisodeBuffer(
           config.replay_capacity, config.unroll_length, config.seed),
       agent, config.unroll_length, devices.learner[0],
       devices.jit_compile_learner)

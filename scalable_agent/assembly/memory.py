@@ -16,6 +16,7 @@ from scalable_agent import frame_stacks
 from scalable_agent import suites
 from scalable_agent.process import machine_memory
 from scalable_agent.replay import prioritized_sequences
+from scalable_agent.replay import sequence_store
 
 # Of the memory; the rest is for weights, environments and everything else.
 _SHARE_OF_BUFFERS = fractions.Fraction(8, 10)
@@ -37,34 +38,52 @@ def unroll_bytes(config, agent, facts, is_packed=False):
 
   Args:
     config: A `config.Config`.
-    agent: A `networks.Agent`.
+    agent: A `networks.Agent`; None for unrolls without core states.
     facts: Has `num_actions` and `observation_spec`, as an
       `environments.Pool`.
     is_packed: Whether it is kept as `packed_unrolls.pack` makes it. Then it is
       one in which no game begins, if the suite's observations are stacks.
   """
   entry = _entry(facts)
-  entries, states = tree.flatten(entry), tree.flatten(agent.initial_state(1))
+  entries = tree.flatten(entry)
+  states = tree.flatten(agent.initial_state(1)) if agent else []
   num_bytes = (config.unroll_length + 1) * sum(a.nbytes for a in entries)
-  if (is_packed and suites.of(config).has_stacked_frames and
-      config.frame_stack == frame_stacks.STACK):
-    (stack,) = entry[0].observation
-    num_bytes -= (config.unroll_length * stack.nbytes *
-                  (frame_stacks.STACK - 1) // frame_stacks.STACK)
+  if is_packed:
+    num_bytes -= config.unroll_length * _repeated_bytes(config, entry)
   return (num_bytes + sum(a.nbytes for a in states) +
           # Of small arrays, most is what Python keeps of each.
           len(entries + states) * sys.getsizeof(np.empty([0])))
 
 
-def step_bytes(facts):
+def step_bytes(config, facts):
   """Returns what `prioritized_sequences` takes for a step, in bytes.
 
   Args:
+    config: A `config.Config`.
     facts: As for `unroll_bytes`.
   """
-  return (sum(a.nbytes for a in tree.flatten(_entry(facts))) +
+  entry = _entry(facts)
+  # One stack of each lane is whole.
+  whole = math.ceil(_stack_bytes(config, entry) / sequence_store.lane_length(
+      config.replay_steps, config.unroll_length))
+  return (sum(a.nbytes for a in tree.flatten(entry)) + whole -
+          _repeated_bytes(config, entry) +
           np.dtype(np.int64).itemsize +  # Its policy version.
           prioritized_sequences.TREE_BYTES_PER_STEP)
+
+
+def _stack_bytes(config, entry):
+  """Returns the bytes of a stack of frames, 0 if observations are none."""
+  if not suites.of(config).has_stacked_frames(config):
+    return 0
+  (stack,) = entry[0].observation
+  return stack.nbytes
+
+
+def _repeated_bytes(config, entry):
+  """Returns how much of an entry is in the one before it too, in bytes."""
+  return (_stack_bytes(config, entry) * (frame_stacks.STACK - 1)
+          // frame_stacks.STACK)
 
 
 def _entry(facts):
@@ -87,14 +106,16 @@ def buffers(config):
   number it does not know.
 
   Args:
-    config: A `config.Config` of a process that trains, or acts for one.
+    config: A `config.Config` of a process that trains, or of another job.
   """
   if config.is_actor_job:
     # Those being filled, and as many that wait to be sent.
     has_policy = config.inference == 'actor'
     return [Buffer('envs_per_actor', 2, 1)] if has_policy else []
+  if config.is_replay_job:
+    return [Buffer('replay_capacity', 1, 1, is_packed=True)]
   found = []
-  if config.num_replayed_unrolls:
+  if config.num_replayed_unrolls and not config.shares_replay:
     found.append(Buffer('replay_capacity', 1, 1, is_packed=True))
   if config.agent == 'reactor':
     found.append(Buffer('replay_steps', 1, config.replay_min_steps))
@@ -114,15 +135,15 @@ def check(config, agent, facts):
 
   Args:
     config: A `config.Config`.
-    agent: A `networks.Agent`.
-    facts: As for `unroll_bytes`.
+    agent: As for `unroll_bytes`.
+    facts: See there.
 
   Raises:
     config_lib.ConfigError: They need more than there is.
   """
   found = buffers(config)
-  total_bytes = machine_memory.total_bytes()
-  each = {buffer: step_bytes(facts) if buffer.flag == 'replay_steps' else
+  each = {buffer: step_bytes(config, facts)
+          if buffer.flag == 'replay_steps' else
           unroll_bytes(config, agent, facts, buffer.is_packed)
           for buffer in found}
   taken = {buffer: getattr(config, buffer.flag) * buffer.per_unit * each[buffer]
@@ -133,12 +154,30 @@ def check(config, agent, facts):
           'Replay will take %s of memory when it is full: --%s=%d %s of %s.',
           _size(taken[buffer]), buffer.flag, getattr(config, buffer.flag),
           _noun(buffer), _size(each[buffer]))
+  _check_total(config, found, each, taken, unroll_bytes(config, agent, facts))
+  _check_preallocated(config, found, each)
+
+
+def _check_total(config, found, each, taken, bytes_of_unroll):
+  """Refuses what all buffers take together; warns if little else could fit.
+
+  Args:
+    config: A `config.Config`.
+    found: A list of `Buffer`s.
+    each: A dict of `Buffer` to the bytes of an unroll or step in it.
+    taken: A dict of `Buffer` to the bytes that it takes when it is full.
+    bytes_of_unroll: Of an unroll where it is not packed.
+
+  Raises:
+    config_lib.ConfigError: They need more than there is.
+  """
+  total_bytes = machine_memory.total_bytes()
   needed = sum(taken.values())
   if total_bytes is None or needed <= _SHARE_OF_BUFFERS * total_bytes:
     return
   largest = max(found, key=taken.get)
-  room = math.floor(_SHARE_OF_BUFFERS * total_bytes)
-  num_fitting = room // unroll_bytes(config, agent, facts)
+  most_bytes = room()
+  num_fitting = most_bytes // bytes_of_unroll
   # Where there is no room for one unroll each, no number of them will do.
   flag = largest.flag if num_fitting >= len(found) else 'unroll_length'
   value = getattr(config, flag)
@@ -148,12 +187,48 @@ def check(config, agent, facts):
       f'{_size(taken[largest])}, those of all buffers {_size(needed)}, and '
       f'this machine or container has {_size(total_bytes)} of memory. ' +
       _advice(config, found, num_fitting, largest,
-              (room - needed + taken[largest]) // (
+              (most_bytes - needed + taken[largest]) // (
                   each[largest] * largest.per_unit)))
   if needed > total_bytes:
     raise config_lib.ConfigError(f'--{flag}={value} cannot work: {text}')
   logging.warning('--%s=%d leaves little memory for the rest: %s', flag, value,
                   text)
+
+
+def _check_preallocated(config, found, each):
+  """Refuses what is taken at once where others have too much of the memory.
+
+  Args:
+    config: As for `_check_total`.
+    found: Likewise.
+    each: Likewise.
+
+  Raises:
+    config_lib.ConfigError: There is not enough of it free.
+  """
+  free_bytes = machine_memory.free_bytes()
+  for buffer in found:
+    value = getattr(config, buffer.flag)
+    if buffer.flag != 'replay_steps' or free_bytes is None:
+      continue
+    most = math.floor(_SHARE_OF_BUFFERS * free_bytes) // each[buffer]
+    if value > most:
+      raise config_lib.ConfigError(
+          f'--{buffer.flag}={value} cannot work: its steps of '
+          f'{_size(each[buffer])} take {_size(value * each[buffer])}, and of '
+          f'this machine\'s or container\'s memory {_size(free_bytes)} are '
+          'free, of which a fifth is for the rest. ' + (
+              f'The largest value that fits is {most}.'
+              if most >= buffer.least else
+              'Not even --replay_min_steps='
+              f'{config.replay_min_steps} of them fit.'))
+
+
+def room():
+  """Returns how many bytes buffers may take; `math.inf` if nobody knows."""
+  total_bytes = machine_memory.total_bytes()
+  return (math.inf if total_bytes is None
+          else math.floor(_SHARE_OF_BUFFERS * total_bytes))
 
 
 def _noun(buffer):

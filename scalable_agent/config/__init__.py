@@ -13,6 +13,7 @@ from scalable_agent.config.config import effective_values
 from scalable_agent.config.config import names
 from scalable_agent.config.config import names_kept
 from scalable_agent.config.config import SETTINGS
+from scalable_agent.config.resolve import defaults
 from scalable_agent.config.resolve import refuse_unknown
 from scalable_agent.config.resolve import resolve
 from scalable_agent.config.settings import ACTORS
@@ -20,4 +21,5 @@ from scalable_agent.config.settings import AGENT
 from scalable_agent.config.settings import ConfigError
 from scalable_agent.config.settings import IDENTITY
 from scalable_agent.config.settings import LEARNERS
+from scalable_agent.config.settings import REPLAY
 from scalable_agent.config.settings import WORKERS

@@ -8,7 +8,6 @@ import math
 
 from scalable_agent import suites
 from scalable_agent.config import settings
-from scalable_agent.config.config import SETTINGS
 
 
 def _require(config, condition, name, expected):
@@ -25,6 +24,12 @@ def check_jobs(config):
   Raises:
     ConfigError: It cannot work.
   """
+  if config.is_replay_job:
+    _require(config, config.replay_host, 'replay_host',
+             '--job_name=replay needs the host:port to listen on')
+    _require(config, config.task <= 0, 'task',
+             'there is one replay job, leave it at -1')
+    return
   if config.task < 0:
     return
   _require(config, not config.is_batched_a2c, 'architecture',
@@ -49,6 +54,7 @@ def check(config):
   _check_batch(config)
   _check_profile(config)
   _check_replay(config)
+  _check_shared_replay(config)
   _check_environments(config)
   _check_lag(config)
   _check_architecture(config)
@@ -56,18 +62,13 @@ def check(config):
     _require(config, config.checkpoint == 'latest', 'checkpoint',
              'training goes on from the newest, the others are for --mode=test '
              'and --mode=export')
-    if not config.is_actor_job:
+    if config.is_learner:
       _check_inference(config)
   if config.num_learners > 1:
     _check_collectives(config)
 
 
 def _check_agent(config):
-  for name, declared in SETTINGS.items():
-    if declared.agent not in (None, config.agent):
-      _require(config, getattr(config, name) == declared.default, name,
-               f'it is a setting of --agent={declared.agent}, and this is '
-               f'--agent={config.agent}')
   if config.agent == 'reactor':
     _require(config, -math.inf < config.v_min < config.v_max < math.inf,
              'v_min', 'it has to be finite, and less than a finite '
@@ -112,6 +113,21 @@ def _check_replay(config):
            'leave --off_policy_correction and --q_estimate')
 
 
+def _check_shared_replay(config):
+  if not config.replay_host:
+    return
+  _require(config, config.num_learners == 1, 'replay_host',
+           'several learners of one agent have a buffer each')
+  # Of a replay job, no share of any batch.
+  _require(config, config.num_replayed_unrolls or not config.is_learner,
+           'replay_host', 'without --replay_proportion nothing would be drawn '
+           'from there')
+  _require(config, config.replay_state == 'recomputed' or not config.use_lstm,
+           'replay_state', 'with --replay_host unrolls are of other agents '
+           'too, whose LSTM states mean nothing to this one: set it to '
+           'recomputed')
+
+
 def _check_profile(config):
   if not config.profile_updates or not config.writes_logdir:
     return
@@ -123,7 +139,8 @@ def _check_profile(config):
 
 def _check_environments(config):
   # Tests and evaluations lay out pools of their own.
-  if config.mode == 'train' and (config.is_actor_job or config.task < 0):
+  if config.mode == 'train' and not config.is_replay_job and (
+      config.is_actor_job or config.task < 0):
     _check_pools(config)
   refused = suites.of(config).refuse(config)
   if refused:

@@ -48,11 +48,24 @@ class Config(machine.MachineSettings, jobs.JobSettings,
     return self.task >= 0 and self.job_name == 'actor'
 
   @property
+  def is_replay_job(self):
+    """Whether this is a job that keeps unrolls for several agents."""
+    return self.mode == 'train' and self.job_name == 'replay'
+
+  @property
+  def is_learner(self):
+    """Whether this job trains, alone or as one of several jobs."""
+    return (self.mode == 'train' and not self.is_actor_job and
+            not self.is_replay_job)
+
+  @property
   def makes_environments(self):
     """Whether this job plays; a learner job leaves that to actor jobs."""
+    if self.is_replay_job:
+      return False
     if self.mode == 'train':
       return self.task < 0 or self.is_actor_job or self.evaluates
-    return self.mode == 'test'
+    return self.mode in ('test', 'check')
 
   @property
   def evaluates(self):
@@ -73,8 +86,8 @@ class Config(machine.MachineSettings, jobs.JobSettings,
   @property
   def num_learners(self):
     """Learners that update the same weights together with this job."""
-    trains = self.mode == 'train' and not self.is_actor_job
-    return len(self.learner_hosts) if trains and self.task >= 0 else 1
+    return (len(self.learner_hosts) if self.is_learner and self.task >= 0
+            else 1)
 
   @property
   def learner_batch_size(self):
@@ -104,7 +117,7 @@ class Config(machine.MachineSettings, jobs.JobSettings,
   @property
   def writes_logdir(self):
     """Whether this job trains, and writes to the log directory."""
-    return self.mode == 'train' and not self.is_actor_job and self.task <= 0
+    return self.is_learner and self.task <= 0
 
   def to_json(self):
     """The configuration as an indented JSON object."""

@@ -8,6 +8,8 @@ from scalable_agent.config.settings import setting
 
 # What decides whether weights fit is compared wherever weights are.
 _WEIGHTS = settings.IDENTITY | settings.LEARNERS
+# What steps mean, wherever these pass.
+_STEPS = settings.ACTORS | settings.REPLAY
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,7 +22,7 @@ class EnvironmentSettings:
       'case (space_invaders), atari57 for all of them, gym:<id> of a Gymnasium '
       'environment with Discrete actions and Box observations '
       '(gym:CartPole-v1), or synthetic:<options> of one that only takes time '
-      '(synthetic:step_ms=5,std=0.5).', _WEIGHTS | settings.ACTORS)
+      '(synthetic:step_ms=5,std=0.5).', _WEIGHTS | _STEPS)
   suite: str = derived(
       'The suite that the level is of.', _WEIGHTS)
   num_actors: int = setting(
@@ -29,22 +31,27 @@ class EnvironmentSettings:
       'dmlab30: 30.)', settings.NOWHERE, settings.ONE_OR_MORE)
   num_action_repeats: int = setting(
       4, 'Environment frames per agent step. (gym: 1, but gym:ALE/<id>: 4.)',
-      _WEIGHTS | settings.ACTORS | settings.AGENT, settings.ONE_OR_MORE)
+      _WEIGHTS | _STEPS | settings.AGENT, settings.ONE_OR_MORE)
   width: int = setting(
       96, 'Width of the observation in pixels. (Atari: 84. gym: unused.)',
-      _WEIGHTS | settings.ACTORS | settings.AGENT, settings.ONE_OR_MORE)
+      _WEIGHTS | _STEPS | settings.AGENT, settings.ONE_OR_MORE)
   height: int = setting(
       72, 'Height of the observation in pixels. (Atari: 84. gym: unused.)',
-      _WEIGHTS | settings.ACTORS | settings.AGENT, settings.ONE_OR_MORE)
+      _WEIGHTS | _STEPS | settings.AGENT, settings.ONE_OR_MORE)
   full_action_set: bool = setting(
       False, 'Use all 18 actions of Atari instead of the game\'s own. '
-      '(atari57: yes.)', _WEIGHTS | settings.ACTORS | settings.AGENT)
+      '(atari57: yes.)', _WEIGHTS | _STEPS | settings.AGENT)
   environment_timeout_secs: float = setting(
       600., 'Seconds for a step, the start of an episode, or the making of an '
       'environment. One that takes longer hangs, and is replaced; several that '
-      'share a process are replaced together. (DeepMind Lab compiles maps for '
-      'up to 40 s, and longer where there are more processes than cores. '
-      'Atari: unused.)', settings.NOWHERE, settings.POSITIVE)
+      'share a process are replaced together. (Atari: unused.)',
+      settings.NOWHERE, settings.POSITIVE)
+  environment_start_timeout_secs: float = setting(
+      3600., 'Seconds for the making of an environment that a run begins with, '
+      'and for its first observation. If one takes longer, the run ends. '
+      '(DeepMind Lab compiles maps for up to 40 s each, and '
+      'longer where there are more processes than cores.)', settings.NOWHERE,
+      settings.POSITIVE)
   dataset_path: str = setting(
       '', 'Directory of the images that two psychlab_* levels show.',
       settings.NOWHERE)

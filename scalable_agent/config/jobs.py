@@ -15,8 +15,10 @@ class JobSettings:
       'this machine.', settings.NOWHERE, settings.Check(
           lambda value: value >= -1, 'it is -1, or the index of a job'))
   job_name: str = setting(
-      'learner', 'What this job is, if --task is not -1.', settings.NOWHERE,
-      choices=('learner', 'actor'))
+      'learner', 'What this job is, if --task is not -1: a learner, or an '
+      'actor. Or, whatever --task is, a replay job, which keeps unrolls for '
+      'several agents (--replay_host).', settings.NOWHERE,
+      choices=('learner', 'actor', 'replay'))
   learner_hosts: list = setting(
       ['localhost:8000'],
       'host:port of every learner, in the order of their --task. A learner '
@@ -35,9 +37,14 @@ class JobSettings:
       'weights fetched before each unroll, or at the learner, which is sent '
       'observations and answers with actions.', settings.ACTORS,
       choices=('actor', 'learner'))
+  replay_host: str = setting(
+      '', 'host:port of the replay job whose unrolls this agent shares with '
+      'others (LASER). A replay job listens there: on loopback if its host '
+      'is, on all addresses otherwise. Empty: the agent has a buffer of its '
+      'own.', settings.NOWHERE, agent='impala')
   auth_token_file: str = setting(
-      '', 'File with a secret of 16 characters or more that learners and '
-      'actors share.', settings.NOWHERE)
+      '', 'File with a secret of 16 characters or more that all jobs share.',
+      settings.NOWHERE)
   tls_cert: str = setting(
       '', 'PEM file with the certificate of this job.', settings.NOWHERE)
   tls_key: str = setting(
@@ -47,6 +54,6 @@ class JobSettings:
       'signed by. A learner that has one asks actors for theirs.',
       settings.NOWHERE)
   insecure_network: bool = setting(
-      False, 'Let a learner listen on a network without a token or TLS. '
+      False, 'Let a job listen on a network without a token or TLS. '
       'Several learners need it, because TensorFlow connects them without '
       'either, on all addresses.', settings.NOWHERE)

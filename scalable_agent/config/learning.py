@@ -67,8 +67,8 @@ class LearningSettings:
       settings.ONE_OR_MORE)
   frame_stack: int = setting(
       4, 'Frames of Atari that the network sees at a time: the newest and '
-      'those before it, 1 or 4. (Reactor: 1.)', _NETWORK, settings.Check(
-          lambda value: value in (1, 4), 'it has to be 1 or 4'))
+      'those before it, 1 or 4. (Reactor: 1.)', _NETWORK | settings.REPLAY,
+      settings.Check(lambda value: value in (1, 4), 'it has to be 1 or 4'))
   use_lstm: bool = setting(
       True, 'Whether the network has an LSTM core. (Atari, gym: no.)', _NETWORK)
   precision: str = setting(
@@ -81,22 +81,26 @@ class LearningSettings:
       '(Atari, gym: 32.)', _LEARNING, settings.ONE_OR_MORE)
   unroll_length: int = setting(
       100, 'Length of an unroll in agent steps. (Atari, gym: 20.)',
-      settings.ACTORS | _LEARNING, settings.ONE_OR_MORE)
+      settings.ACTORS | settings.REPLAY | _LEARNING, settings.ONE_OR_MORE)
   replay_proportion: float = setting(
       0., 'Proportion of every batch that is drawn from unrolls trained on '
       'before (paper, section 5.2.2: 0.5). Frames and policy lag are counted '
       'without them.', _LEARNING, settings.Check(
           lambda value: 0 <= value < 1, 'it has to be in [0, 1)'), **_IMPALA)
   replay_capacity: int = setting(
-      10_000, 'Unrolls that each learner keeps for replay, in memory: an '
-      'unroll of 20 steps of Atari is 0.17 MB, one of 100 of DeepMind Lab '
-      '2.1 MB. More than the machine has memory for is refused.', _LEARNING,
-      settings.ONE_OR_MORE, needs='replay_proportion', **_IMPALA)
+      10_000, 'Unrolls that each learner, or the replay job that agents share, '
+      'keeps in memory: an unroll of 20 steps of Atari is 0.17 MB, one of 100 '
+      'of DeepMind Lab 2.1 MB. More than the machine has memory for is '
+      'refused.', _LEARNING, settings.ONE_OR_MORE, needs='replay_proportion', **_IMPALA)
   replay_state: str = setting(
       'stored', 'Which LSTM states replayed unrolls start from: stored, those '
       'that they were acted with; or recomputed, of the newest weights, for '
-      'which whole episodes are replayed (LASER).', _LEARNING,
+      'which whole episodes are replayed (LASER).',
+      settings.REPLAY | _LEARNING,
       choices=('stored', 'recomputed'), needs='replay_proportion', **_IMPALA)
+  shares_replay: bool = settings.derived(
+      'Whether replay is shared with other agents (--replay_host).',
+      settings.AGENT, default=False, needs='replay_proportion')
   train_on_new: bool = setting(
       True, 'Whether new unrolls are in the batch. If not, all of it is '
       'replayed, which learns badly (LASER, Figure 2).', _LEARNING,

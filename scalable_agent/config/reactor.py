@@ -62,8 +62,8 @@ class ReactorSettings:
       _LEARNING, settings.FINITE_POSITIVE, **_OF)
   replay_steps: int = setting(
       1_000_000, 'Agent steps that each learner keeps for replay, in memory: '
-      'one of Atari is 7.1 kB, or 28 kB with --frame_stack=4. More than the '
-      'machine has memory for is refused. (gym: 100,000.)', _LEARNING,
+      'one of Atari is 7.2 kB. More than the machine has memory for is '
+      'refused. (gym: 100,000.)', _LEARNING,
       settings.ONE_OR_MORE, **_OF)
   replay_min_steps: int = setting(
       10_000, 'Agent steps that each learner has before its first update. '

@@ -48,19 +48,44 @@ def resolve(values, given=None):
               for name, declared in SETTINGS.items() if not declared.is_derived}
   for name, value in resolved.items():
     check_value(SETTINGS[name], value)
+  for name, declared in SETTINGS.items():
+    if name in given and declared.agent not in (None, resolved['agent']):
+      raise refusal(name, resolved[name],
+                    f'it is a setting of --agent={declared.agent}, and this is '
+                    f'--agent={resolved["agent"]}')
   suite = _find_suite(resolved['level_name'])
-  defaults = suite.defaults(resolved['level_name'])
   if resolved['agent'] == 'reactor':
     _require_returns(suite, resolved, given)
-    defaults = dict(defaults, **reactor.defaults(suite.name))
-  for name, value in defaults.items():
+  for name, value in _defaults(suite, resolved).items():
     if name not in given:
       resolved[name] = value
-  config = Config(suite=suite.name, **resolved)
+  config = Config(suite=suite.name, **resolved,
+                  shares_replay=bool(resolved['replay_host']))
   checks.check_jobs(config)
   config = _choose(config, suite, given)
   checks.check(config)
   return config
+
+
+def defaults(level_name, agent):
+  """Returns the settings whose default is another one there, a dict.
+
+  Args:
+    level_name: As the setting.
+    agent: As the setting.
+
+  Raises:
+    LookupError: There is no such level.
+  """
+  return _defaults(suites.find(level_name),
+                   dict(level_name=level_name, agent=agent))
+
+
+def _defaults(suite, values):
+  found = suite.defaults(values['level_name'])
+  if values['agent'] == 'reactor':
+    found = dict(found, **reactor.defaults(suite.name))
+  return found
 
 
 def refuse_unknown(values):
@@ -100,7 +125,7 @@ def _choose(config, suite, given):
         name: 1 for name in ('batch_size', 'num_learner_devices')
         if name not in given})
   if ('num_actors' not in given and suite.has_actors_by_cores and
-      config.task < 0):
+      config.task < 0 and not config.is_replay_job):
     changes['num_actors'] = _choose_num_actors(
         config, len(os.sched_getaffinity(0)), len(suites.level_names(config)))
   if config.num_learners > 1 and not config.collective_hosts:

@@ -32,15 +32,17 @@ class Scope(enum.Flag):
   LEARNERS: At all learners that update the same weights.
   AGENT: In runs that a report takes for seeds of one agent.
   WORKERS: At a learner and the workers of A3C, which compute its loss.
+  REPLAY: At a replay job and the learners that share it.
   """
   IDENTITY = enum.auto()
   ACTORS = enum.auto()
   LEARNERS = enum.auto()
   AGENT = enum.auto()
   WORKERS = enum.auto()
+  REPLAY = enum.auto()
 
 
-IDENTITY, ACTORS, LEARNERS, AGENT, WORKERS = Scope
+IDENTITY, ACTORS, LEARNERS, AGENT, WORKERS, REPLAY = Scope
 NOWHERE = Scope(0)
 
 Check = collections.namedtuple('Check', 'holds expected')
@@ -108,10 +110,18 @@ def setting(default, help_text, scopes, check=None, *, choices=(), needs=None,
   return _field(declared, default=default)
 
 
-def derived(help_text, scopes):
-  """Declares a setting that follows from others; see `Setting`."""
+def derived(help_text, scopes, *, needs=None, **default):
+  """Declares a setting that follows from others; see `Setting`.
+
+  Args:
+    help_text: See `Setting`, as the next ones.
+    scopes: See above.
+    needs: See above.
+    **default: `default`, what runs had before there was the setting; None if
+      all have it.
+  """
   return _field(dict(help=help_text, scopes=scopes, check=None, choices=(),
-                     needs=None, agent=None, is_derived=True))
+                     needs=needs, agent=None, is_derived=True), **default)
 
 
 def _field(declared, **kwargs):

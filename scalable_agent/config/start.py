@@ -30,9 +30,9 @@ class StartSettings:
           'not find the checkpoints. Name another directory'))
   mode: str = setting(
       'train',
-      'Whether to train, to play whole episodes with a checkpoint, or to write '
-      'one as a SavedModel.', settings.NOWHERE,
-      choices=('train', 'test', 'export'))
+      'Whether to train, to play whole episodes with a checkpoint, to write '
+      'one as a SavedModel, or to check which levels can be played here.',
+      settings.NOWHERE, choices=('train', 'test', 'export', 'check'))
   checkpoint: str = setting(
       'latest',
       'Which weights --mode=test and --mode=export take: latest; best, those '

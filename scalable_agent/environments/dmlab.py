@@ -8,6 +8,7 @@ processes of a pool import it.
 import importlib.util
 import os
 
+from absl import logging
 import farmhash
 import numpy as np
 
@@ -28,6 +29,8 @@ BUILD_URL = ('https://github.com/google-deepmind/lab/blob/master/docs/users/'
 DATASET_URL = ('https://github.com/google-deepmind/lab/blob/master/data/'
                'brady_konkle_oliva2008/README.md')
 _DATASET_FILE = '0001.png'
+# With this for a path the engine draws plain colours instead.
+_DUMMY_DATASET = 'dummy'
 _DATASET_LEVELS = ('psychlab_arbitrary_visuomotor_mapping',
                    'psychlab_continuous_recognition')
 
@@ -102,7 +105,8 @@ def check(level_names, dataset_path):
 
   Args:
     level_names: A list of short names.
-    dataset_path: Directory of the images of some psychlab levels, or ''.
+    dataset_path: Directory of the images of some psychlab levels; '' for none,
+      'dummy' for plain colours in their place.
 
   Raises:
     PoolError: `deepmind_lab` or the images are missing; the message is one line
@@ -110,13 +114,21 @@ def check(level_names, dataset_path):
   """
   check_engine(level_names[0])
   needing = sorted({name for name in level_names if name in _DATASET_LEVELS})
+  if needing and dataset_path == _DUMMY_DATASET:
+    logging.warning(
+        '--dataset_path=%s: %s plain colours instead of images. Scores there '
+        'mean nothing.', dataset_path,
+        ' and '.join(needing) + (' shows' if len(needing) == 1 else ' show'))
+    return
   if needing and not os.path.isfile(os.path.join(dataset_path, _DATASET_FILE)):
     problem = (f'--dataset_path={dataset_path} holds no {_DATASET_FILE}'
                if dataset_path else '--dataset_path is not set')
     raise PoolError(
-        f'{" and ".join(needing)} show images that come separately, and '
-        f'{problem}. {DATASET_URL} says how to download them and turn them '
-        'into PNG files; --dataset_path is the directory of those.')
+        f'{" and ".join(needing)} cannot do without images that come '
+        f'separately, and {problem}. {DATASET_URL} says how to download them and turn them '
+        'into PNG files; --dataset_path is the directory of those. With '
+        f'--dataset_path={_DUMMY_DATASET} there are plain colours instead, and '
+        'scores mean nothing.')
 
 
 def make_pool(level_names, seed, height, width, num_action_repeats,
@@ -129,7 +141,7 @@ def make_pool(level_names, seed, height, width, num_action_repeats,
     height: Of the frame, in pixels.
     width: Of the frame, in pixels.
     num_action_repeats: Environment frames per action.
-    dataset_path: Directory of the images of some psychlab levels, or ''.
+    dataset_path: See `check`.
     level_cache_dir: See `level_cache.LocalLevelCache`; '' for none.
     is_test: Whether to play the test's levels and episodes.
     **kwargs: See `ReplacingProcessPool`.

@@ -1,10 +1,13 @@
 """Keeps the maps that DeepMind Lab compiles, for later episodes and runs."""
 
+import contextlib
+import fcntl
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import time
 
 # Exit statuses of `_PROGRAM`, beside 0.
 _NOT_FOUND = 3
@@ -12,25 +15,32 @@ _FAILED = 4
 _PROGRAM = f'import sys, {__name__} as m; sys.exit(m.main(*sys.argv[1:]))'
 
 _COPY_TIMEOUT_SECONDS = 120.
+_PAUSE_SECONDS = .1
 
 
 class LocalLevelCache:
   """A level cache for `deepmind_lab.Lab`: one file per compiled map.
 
   Any number of processes and machines may share a directory: a file gets its
-  name only once it is whole. A cache that cannot be read or written costs the
-  time to compile, not the episode.
+  name only once it is whole. A map that several want at once is compiled by the
+  first, while the others wait for it, in a local directory. A cache that cannot
+  be read or written costs the time to compile, not the episode.
   """
 
-  def __init__(self, cache_dir='/tmp/level_cache'):
+  def __init__(self, cache_dir='/tmp/level_cache', compile_timeout_secs=300.):
     """Initializes the cache.
 
     Args:
       cache_dir: A local directory, which is made, or any path that
         `tf.io.gfile` knows, such as gs://bucket/directory. Such a path needs
         TensorFlow, and some seconds per map.
+      compile_timeout_secs: How long to wait for another process that compiles
+        a map, before it is compiled here too.
     """
     self._cache_dir = os.fspath(cache_dir)
+    self._compile_timeout = compile_timeout_secs
+    # Holds the lock of the map that is compiled here.
+    self._compiling = contextlib.ExitStack()
     if not _is_remote(self._cache_dir):
       os.makedirs(self._cache_dir, exist_ok=True)
 
@@ -42,13 +52,36 @@ class LocalLevelCache:
       pk3_path: Where the engine wants it.
 
     Returns:
-      Whether the cache had it.
+      Whether the cache had it. If not, others wait until `write` has it, or
+      this process ends or wants another map.
     """
-    return self._try_copy(self._path(key), pk3_path)
+    self._compiling.close()
+    path = self._path(key)
+    return (self._try_copy(path, pk3_path) or
+            not _is_remote(path) and self._wait_for(path, pk3_path))
 
   def write(self, key, pk3_path):
     """Copies a map that was compiled, to `pk3_path`, into the cache."""
     self._try_copy(pk3_path, self._path(key))
+    self._compiling.close()
+
+  def _wait_for(self, path, pk3_path):
+    """Waits while another process compiles a map; returns whether it has."""
+    deadline = time.monotonic() + self._compile_timeout
+    while time.monotonic() < deadline:
+      try:
+        self._compiling.enter_context(_locked(path + '.lock'))
+      except BlockingIOError:
+        time.sleep(_PAUSE_SECONDS)
+        continue
+      except OSError:
+        return False  # There are no locks here.
+      # It may have come between the last look and the lock.
+      if not os.path.exists(path):
+        return False
+      self._compiling.close()
+      return self._try_copy(path, pk3_path)
+    return False
 
   def _path(self, key):
     return os.path.join(self._cache_dir, key)
@@ -63,6 +96,23 @@ class LocalLevelCache:
       print(f'The level cache {self._cache_dir} is of no help: {e}',
             file=sys.stderr)
       return False
+
+
+@contextlib.contextmanager
+def _locked(path):
+  """Holds a lock that ends with this process, and removes its file.
+
+  Raises:
+    BlockingIOError: Another process has it.
+    OSError: It cannot be made.
+  """
+  with open(path, 'wb') as f:
+    fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+      yield
+    finally:
+      with contextlib.suppress(OSError):
+        os.remove(path)
 
 
 def _is_remote(path):

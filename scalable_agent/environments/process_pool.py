@@ -18,6 +18,7 @@ import threading
 import time
 import weakref
 
+from absl import logging
 import numpy as np
 
 from scalable_agent.environments import Pool
@@ -28,6 +29,10 @@ from scalable_agent.environments import episode_totals
 from scalable_agent.environments import ready_queue
 from scalable_agent.environments import worker as worker_lib
 from scalable_agent.environments import worker_process
+
+
+# From one line on how the start goes to the next.
+_NOTICE_SECONDS = 10.
 
 
 class ProcessPool(Pool):
@@ -90,6 +95,11 @@ class ProcessPool(Pool):
     except BaseException:
       self.close()
       raise
+
+  @property
+  def has_started(self):
+    """Whether there have been first outputs of all environments."""
+    return self._next_notice is None
 
   def recv(self):
     """Waits for ready environments, see the class and `Pool`.
@@ -168,6 +178,8 @@ class ProcessPool(Pool):
     self._arrays = None
     self._error = None
     self._closed = False
+    # Until then nobody is told how the start goes; None once it is over.
+    self._next_notice = time.monotonic() + _NOTICE_SECONDS
 
   def _make_resources(self):
     # Reentrant, for a signal handler may close the pool that it interrupts.
@@ -247,9 +259,12 @@ class ProcessPool(Pool):
                 self._describe([i]), other_num_actions, other_specs,
                 self._describe([0]), self.num_actions, specs))
 
-  def _describe(self, ids):
+  def _names(self, ids):
     names = list(dict.fromkeys(self.level_names[i] for i in ids))
-    names = ', '.join(names[:3] + ['...'] * (len(names) > 3))
+    return ', '.join(names[:3] + ['...'] * (len(names) > 3))
+
+  def _describe(self, ids):
+    names = self._names(ids)
     if len(ids) == 1:
       return 'environment {} ({})'.format(ids[0], names)
     return 'environments {} to {} ({})'.format(ids[0], ids[-1], names)
@@ -273,6 +288,8 @@ class ProcessPool(Pool):
 
   def _poll(self, timeout):
     """Takes at most one message per worker; `timeout` in seconds or None."""
+    if self._next_notice is not None:
+      timeout = self._notice_start(timeout)
     try:
       events = self._selector.select(timeout)
     except (OSError, ValueError):
@@ -284,6 +301,29 @@ class ProcessPool(Pool):
     for key, _ in events:
       worker, take = key.data
       take(self, worker)
+
+  def _notice_start(self, timeout):
+    """Says now and then what the pool waits for until all have started.
+
+    Args:
+      timeout: Of `_poll`.
+
+    Returns:
+      The timeout that leaves time for the next notice.
+    """
+    late = [i for worker in self._workers if not worker.has_begun
+            for i in worker.ids]
+    if not late and self._workers:
+      self._next_notice = None
+      return timeout
+    left = self._next_notice - time.monotonic()
+    if left <= 0:
+      left = _NOTICE_SECONDS
+      self._next_notice = time.monotonic() + left
+      count = self.num_environments - len(late)
+      logging.info('%d of %d environments have started, waiting for %s', count,
+                   self.num_environments, self._names(late))
+    return left if timeout is None else min(timeout, left)
 
   def _take_message(self, worker):
     num_bytes = worker.receive_into(self._buffer)

@@ -1,6 +1,7 @@
 """Replaces the environments of worker processes that died or are stuck."""
 
 import collections
+import math
 import time
 
 from absl import logging
@@ -39,7 +40,8 @@ class ReplacingProcessPool(process_pool.ProcessPool):
 
   def __init__(self, factory, kwargs_per_environment, num_processes=None,
                step_timeout_seconds=600., maximum_losses=5,
-               loss_window_seconds=3600., **kwargs):
+               loss_window_seconds=3600., start_timeout_seconds=None,
+               **kwargs):
     """Starts the processes and makes all environments.
 
     Args:
@@ -51,6 +53,9 @@ class ReplacingProcessPool(process_pool.ProcessPool):
         of what is new.
       maximum_losses: How often a worker may be replaced within the window.
       loss_window_seconds: Length of the window.
+      start_timeout_seconds: As `step_timeout_seconds`, for the making and the
+        first outputs of the environments that the pool begins with; None for
+        the same.
       **kwargs: See `ProcessPool`.
 
     Raises:
@@ -61,12 +66,14 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     count = len(kwargs_per_environment)
     self.num_replaced = 0
     self._step_timeout = step_timeout_seconds
+    self._start_timeout = start_timeout_seconds
     self._maximum_losses = maximum_losses
     self._loss_window = loss_window_seconds
     self._loss_times = collections.defaultdict(collections.deque)
     self._lost = {}
     # Nothing is stuck before that time of the monotonic clock.
-    self._next_check = time.monotonic() + step_timeout_seconds
+    self._next_check = time.monotonic() + min(
+        step_timeout_seconds, start_timeout_seconds or math.inf)
     # Workers that are making environments anew; some may have done so.
     self._new = set()
     # New environments where the old one's next action is still to come, and
@@ -132,20 +139,27 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     for worker in self._workers:
       if not worker.num_owed:
         continue
-      due = worker.owes_since + self._step_timeout
+      due = worker.owes_since + self._timeout_of(worker)[0]
       if due > now:
         self._next_check = min(self._next_check, due)
       else:
         self._lose(worker, self._describe_stuck(worker))
+
+  def _timeout_of(self, worker):
+    """Returns its limit in seconds, and what sets it."""
+    if (worker.has_begun or worker in self._new or
+        self._start_timeout is None):
+      return self._step_timeout, '--environment_timeout_secs'
+    return self._start_timeout, '--environment_start_timeout_secs'
 
   def _describe_stuck(self, worker):
     ids, shared = worker.ids, ''
     if worker.info is not None and len(ids) > 1:
       shared = f', in a process with environments {ids[0]} to {ids[-1]}'
       ids = [int(self._arrays.stepping[ids[0]])]
-    return (f'{self._describe(ids)}{shared}: no answer within '
-            f'{self._step_timeout:g} s (--environment_timeout_secs)'
-            f'{worker.last_words()}')
+    seconds, flag = self._timeout_of(worker)
+    return (f'{self._describe(ids)}{shared}: no answer within {seconds:g} s '
+            f'({flag}){worker.last_words()}')
 
   def _lose(self, worker, text):
     self._lost.setdefault(worker, text)

@@ -22,6 +22,9 @@ _PIPE_BYTES = 1 << 16
 _TAIL_BYTES = 4096
 _TAIL_LINES = 10
 _CRASH = 'Fatal Python error'
+# With this the engine of DeepMind Lab says why it aborts, before it prints more
+# of where it was than is kept.
+_REASON = 'Check failed'
 
 
 class WorkerProcess:
@@ -50,6 +53,7 @@ class WorkerProcess:
     self.owes_since = None
     self.has_begun = False
     self._tail = b''
+    self._reason = ''
     self.control, remote = socket.socketpair(
         socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with remote, contextlib.ExitStack() as undo:
@@ -104,7 +108,13 @@ class WorkerProcess:
     """Keeps the end of what was printed. Returns False when no more comes."""
     data = self.output.read(_PIPE_BYTES)
     if data:
-      self._tail = (self._tail + data)[-_TAIL_BYTES:]
+      self._tail += data
+      for line in self._tail.splitlines():
+        line = line.decode(errors='replace').strip()
+        # What is left of a line whose beginning is no longer kept says less.
+        if _REASON in line and not self._reason.endswith(line):
+          self._reason = line[:_TAIL_BYTES]
+      self._tail = self._tail[-_TAIL_BYTES:]
     return data != b''
 
   def describe_end(self):
@@ -130,7 +140,10 @@ class WorkerProcess:
     crashes = [i for i, line in enumerate(lines) if line.startswith(_CRASH)]
     # Of a crash the first lines say where it was.
     first = crashes[-1] if crashes else max(0, len(lines) - _TAIL_LINES)
-    return '; it last printed: ' + ' | '.join(lines[first:first + _TAIL_LINES])
+    lines = lines[first:first + _TAIL_LINES]
+    if self._reason and self._reason not in lines:
+      lines.insert(0, self._reason)
+    return '; it last printed: ' + ' | '.join(lines)
 
   def hang_up(self):
     """Asks the process to end, which it does on losing its control channel."""

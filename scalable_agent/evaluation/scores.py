@@ -8,6 +8,7 @@ import numpy as np
 
 from scalable_agent.process import whole_file
 from scalable_agent.results import published
+from scalable_agent.results import tables
 
 _NONE = '-'
 
@@ -37,8 +38,9 @@ def lines(levels):
   if not benchmarks:
     return []
   benchmark = benchmarks[0]
-  rows = [['level', 'mean', 'error', '% human', 'random', 'human',
-           *benchmark.columns]]
+  header = ['level', 'mean', 'error', '% human', 'random', 'human',
+            *benchmark.columns]
+  rows = []
   for level, scores in levels.items():
     _, name = found[level]
     columns = (benchmark.random, benchmark.human, *benchmark.columns.values())
@@ -46,11 +48,7 @@ def lines(levels):
         level, _number(scores['mean']), _number(scores['standard_error']),
         _number(scores['human_normalized_score']),
         *(_number(column.get(name)) for column in columns)])
-  widths = [max(map(len, column)) for column in zip(*rows)]
-  return [f'Published: {benchmark.source}'] + [
-      '  '.join([row[0].ljust(widths[0])] + [
-          cell.rjust(width) for cell, width in zip(row[1:], widths[1:])])
-      for row in rows]
+  return [f'Published: {benchmark.source}', *tables.aligned(tables.Table(header, rows))]
 
 
 def write_scores(logdir, episodes_by_level, frames, suite_scores=()):

@@ -6,8 +6,8 @@ from absl import logging
 
 from scalable_agent import suites
 from scalable_agent.assembly import agent as agent_assembly
-from scalable_agent.training import checkpoint
-from scalable_agent.training import chosen_checkpoint
+from scalable_agent.checkpoints import checkpoint
+from scalable_agent.checkpoints import chosen_checkpoint
 from scalable_agent.training import logdir as logdir_lib
 
 Trained = collections.namedtuple('Trained', 'agent facts saved')

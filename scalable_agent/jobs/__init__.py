@@ -1,1 +1,1 @@
-"""Actor jobs, and the learner's side of them."""
+"""Actor jobs and replay jobs, and the learner's side of them."""

@@ -18,12 +18,12 @@ def load_security(config):
     raise config_lib.ConfigError(f'{e}.') from e
 
 
-def _addresses(config):
-  """Host and port of every learner."""
+def _addresses(flag, hosts):
+  """Host and port of every one of the `hosts` that a flag names."""
   try:
-    return [security_lib.split_address(a) for a in config.learner_hosts]
+    return [security_lib.split_address(a) for a in hosts]
   except security_lib.SecurityError as e:
-    raise config_lib.ConfigError(f'--learner_hosts: {e}.') from e
+    raise config_lib.ConfigError(f'--{flag}: {e}.') from e
 
 
 def listen_address(config, security):
@@ -36,16 +36,22 @@ def listen_address(config, security):
   Raises:
     config_lib.ConfigError: The flags name no address, or protect it too little.
   """
-  host, port = _addresses(config)[config.task]
-  # The name that actors know may be that of a proxy or a service.
+  return _listen_address(
+      'learner_hosts', config.learner_hosts, config.task, 'the learner',
+      config, security)
+
+
+def _listen_address(flag, hosts, index, who, config, security):
+  host, port = _addresses(flag, hosts)[index]
+  # The name that others know may be that of a proxy or a service.
   if not security_lib.is_loopback(host):
     host = '::' if ':' in host else '0.0.0.0'
   address = security_lib.join_address(host, port)
   try:
-    security_lib.check_exposure(address, security, config.insecure_network)
+    security_lib.check_exposure(
+        address, security, config.insecure_network, who)
   except security_lib.SecurityError as e:
-    raise config_lib.ConfigError(
-        f'--learner_hosts={",".join(config.learner_hosts)}: {e}.') from e
+    raise config_lib.ConfigError(f'--{flag}={",".join(hosts)}: {e}.') from e
   return address
 
 
@@ -55,8 +61,33 @@ def learner_address(config):
   Raises:
     config_lib.ConfigError: The flags name no address.
   """
-  addresses = _addresses(config)
+  addresses = _addresses('learner_hosts', config.learner_hosts)
   return security_lib.join_address(*addresses[config.task % len(addresses)])
+
+
+def replay_listen_address(config, security):
+  """Returns 'host:port' where a replay job is to listen, if it may.
+
+  Args:
+    config: A `config.Config` of a replay job.
+    security: A `security.Security`.
+
+  Raises:
+    config_lib.ConfigError: The flag is no address, or protects it too little.
+  """
+  return _listen_address(
+      'replay_host', [config.replay_host], 0, 'the replay job', config,
+      security)
+
+
+def replay_address(config):
+  """Returns 'host:port' of the replay job that a learner shares.
+
+  Raises:
+    config_lib.ConfigError: The flag is no address.
+  """
+  (address,) = _addresses('replay_host', [config.replay_host])
+  return security_lib.join_address(*address)
 
 
 def level_name(config):

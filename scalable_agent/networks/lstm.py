@@ -55,8 +55,16 @@ def lstm_step(params, name, gates, state):
   Returns:
     The next `LSTMState`; its `h` is the output.
   """
-  units = state.h.shape[-1]
-  gates += tf.matmul(state.h, params[name + '/w'][-units:])
+  return _step(_recurrent_weights(params, name, state), gates, state)
+
+
+def _recurrent_weights(params, name, state):
+  """Returns the part of the kernel that the output is multiplied by."""
+  return params[name + '/w'][-state.h.shape[-1]:]
+
+
+def _step(weights, gates, state):
+  gates += tf.matmul(state.h, weights)
   i, j, f, o = tf.split(gates, 4, axis=-1)
   c = tf.sigmoid(f + 1.) * state.c + tf.sigmoid(i) * tf.tanh(j)
   return LSTMState(c, tf.sigmoid(o) * tf.tanh(c))
@@ -81,8 +89,40 @@ def lstm_unroll(params, name, gates, done, state):
   Returns:
     The outputs of all steps, float32 [T * B, units], and the last `LSTMState`.
   """
-  outputs = []
-  for gates_t, done_t in zip(tf.unstack(gates), tf.unstack(done)):
-    state = lstm_step(params, name, gates_t, reset(state, done_t))
-    outputs.append(state.h)
+  outputs, state = _unroll(
+      _recurrent_weights(params, name, state), gates, done, state)
   return tf.concat(outputs, axis=0), state
+
+
+def lstm_unrolls(params, names, gates, done, states):
+  """Makes T steps of N LSTMs of the same size, side by side.
+
+  Args:
+    params: As in `lstm_gates`.
+    names: A list of N prefixes of the weights.
+    gates: A list of N float32 [T, B, 4 units], of `lstm_gates`.
+    done: As for `lstm_unroll`.
+    states: A list of N `LSTMState`s, as for `lstm_unroll`.
+
+  Returns:
+    A list of N outputs and a list of N states, as `lstm_unroll` returns them.
+  """
+  weights = tf.stack([_recurrent_weights(params, name, state)
+                      for name, state in zip(names, states)])
+  outputs, state = _unroll(
+      weights, tf.stack(gates, axis=1), done,
+      LSTMState(*map(tf.stack, zip(*states))))
+  return (tf.unstack(tf.concat(outputs, axis=1)),
+          [LSTMState(*pair) for pair in zip(*map(tf.unstack, state))])
+
+
+def _unroll(weights, gates, done, state):
+  """Returns a list of T outputs, and the last state."""
+  # What is the same in all steps is computed once, and so is its gradient.
+  keep = tf.cast(~done, tf.float32)[..., tf.newaxis]
+  outputs = []
+  for gates_t, keep_t in zip(tf.unstack(gates), tf.unstack(keep)):
+    state = _step(weights, gates_t,
+                  LSTMState(state.c * keep_t, state.h * keep_t))
+    outputs.append(state.h)
+  return outputs, state

@@ -3,8 +3,6 @@
 import os
 import re
 
-_MEM_TOTAL = re.compile(r'^MemTotal:\s+(\d+) kB$', re.MULTILINE)
-
 
 def total_bytes(root='/'):
   """Returns the memory of the machine, or of this container if that is less.
@@ -15,7 +13,17 @@ def total_bytes(root='/'):
   Returns:
     Bytes, an int; None where the system does not say.
   """
-  found = _MEM_TOTAL.findall(_read(root, 'proc/meminfo'))
+  return _least(root, 'MemTotal')
+
+
+def free_bytes(root='/'):
+  """As `total_bytes`, of the machine what no process has yet."""
+  return _least(root, 'MemAvailable')
+
+
+def _least(root, name):
+  found = re.findall(rf'^{name}:\s+(\d+) kB$', _read(root, 'proc/meminfo'),
+                     re.MULTILINE)
   limits = [1024 * int(kilobytes) for kilobytes in found]
   for path in _limit_files(_read(root, 'proc/self/cgroup')):
     text = _read(root, path).strip()

@@ -10,6 +10,8 @@ learner runs an `actor.Actor` for each of these jobs:
     pool     <-> stream.Stream  <... steps, actions ...>  Service <-> Actor
 
 `wire` says what a message is, `protocol` which there are, `security` who may
-send them, `sessions` who has, `methods` what the service makes of them. `calls`
-and `connections` bound what others can take of a learner.
+send them, `sessions` who has, `methods` what the service makes of them. The two
+ends are those of any service: `server` answers calls, `link` makes them, and
+`calls` and `connections` bound what others can take. `shared_replay` has them
+too.
 """

@@ -7,6 +7,7 @@ opens calls and leaves them keeps nobody out, however many they are.
 import asyncio
 import collections
 import contextlib
+import json
 import time
 
 import grpc
@@ -34,6 +35,28 @@ class Refused(Exception):
     super().__init__(details)
     self.code = code
     self.details = details
+
+
+def bad(details):
+  """Returns the `Refused` of a message that is not what was agreed on."""
+  return Refused(grpc.StatusCode.INVALID_ARGUMENT, details)
+
+
+def read_json(message):
+  """Returns the dict that a message, bytes, holds as JSON; raises `Refused`."""
+  try:
+    value = json.loads(message)
+    if isinstance(value, dict):
+      return value
+  except (ValueError, RecursionError):
+    pass
+  raise bad('expected a JSON object')
+
+
+def is_int(value, low=0, high=2**64):
+  """Whether a value that was read is an int from `low` to `high` - 1."""
+  return (isinstance(value, int) and not isinstance(value, bool) and
+          low <= value < high)
 
 
 class Call:
@@ -91,14 +114,16 @@ class Calls:
       longest first.
   """
 
-  def __init__(self, max_bytes, close_connection):
+  def __init__(self, max_bytes, close_connection, owner='the learner'):
     """Initializes an empty collection.
 
     Args:
       max_bytes: What all calls together may hold in memory.
       close_connection: A function of the name that gRPC has for the other end
         of a connection.
+      owner: Whose service it is, to tell those who are refused.
     """
+    self._owner = owner
     self._max_bytes = max_bytes
     self._close_connection = close_connection
     self._num_bytes = 0
@@ -152,8 +177,8 @@ class Calls:
     call, since = next(iter(self.silent.items()), (None, 0.))
     if call is None or time.monotonic() - since < _PATIENCE_SECONDS:
       raise Refused(grpc.StatusCode.UNAVAILABLE,
-                    'the learner has no room for another call')
-    self._end(call, 'the learner needs the room for others')
+                    f'{self._owner} has no room for another call')
+    self._end(call, f'{self._owner} needs the room for others')
 
   def join(self, call, session):
     """Takes note whose stream a call is, a `sessions.Session`."""

@@ -27,7 +27,7 @@ _SESSION = re.compile('[0-9]{1,20}')
 # Numbers of environments to keep the layouts of.
 _MAX_LAYOUTS = 16
 
-Refused = calls_lib.Refused
+Refused, bad, is_int = calls_lib.Refused, calls_lib.bad, calls_lib.is_int
 
 
 class Snapshot:
@@ -143,9 +143,9 @@ class Methods:
     return contextlib.nullcontext(functools.partial(self._hello, call))
 
   async def _hello(self, call, message):
-    request = _json(message)
+    request = calls_lib.read_json(message)
     number = request.get('session')
-    is_ours = request.get('run') == self.run and _is_int(number)
+    is_ours = request.get('run') == self.run and is_int(number)
     if self.is_done or self.is_closing:
       raise self.end(self.sessions.find(number) if is_ours else None)
     refusal = self._refusal(request)
@@ -173,7 +173,7 @@ class Methods:
     if difference:
       return precondition, difference
     task, levels = request.get('task'), request.get('levels')
-    if not (_is_int(task, 0, 2**31) and isinstance(levels, list) and levels and
+    if not (is_int(task, 0, 2**31) and isinstance(levels, list) and levels and
             all(isinstance(level, str) for level in levels)):
       return (grpc.StatusCode.INVALID_ARGUMENT,
               'expected a task and the level of every environment')
@@ -211,17 +211,17 @@ class Methods:
               asyncio.create_task(self._put_rest(rest, session)))
       return b''
     except wire.WireError as e:
-      raise _bad(str(e)) from e
+      raise bad(str(e)) from e
 
   def _decode(self, message):
     """Returns a list of pairs: an `ActorOutput` and its sequence number."""
     unrolls = wire.decode_all(self._unroll_layout, message)
     if len({int(unroll.session) for unroll in unrolls}) > 1:
-      raise _bad('the unrolls are not of one session')
+      raise bad('the unrolls are not of one session')
     newest = max(int(unroll.policy_version) for unroll in unrolls)
     snapshot = self.snapshot
     if snapshot and newest > snapshot.version:
-      raise _bad(
+      raise bad(
           f'policy_version is {newest}, and the newest is {snapshot.version}')
     return [(self._output(unroll), int(unroll.sequence)) for unroll in unrolls]
 
@@ -277,14 +277,14 @@ class Methods:
     return contextlib.nullcontext(self._put_episodes)
 
   async def _put_episodes(self, message):
-    request = _json(message)
+    request = calls_lib.read_json(message)
     episodes = request.get('episodes')
     sequence = request.get('sequence')
-    if not (_is_int(sequence, 1, 2**63) and _is_int(request.get('session')) and
+    if not (is_int(sequence, 1, 2**63) and is_int(request.get('session')) and
             isinstance(episodes, list) and
             len(episodes) <= protocol.MAX_EPISODES_PER_CALL and
             all(self._is_episode(episode) for episode in episodes)):
-      raise _bad('expected a list of [level, return, frames]')
+      raise bad('expected a list of [level, return, frames]')
     with self._session(request['session']) as session:
       if sequence > session.episode_sequence:
         for episode in episodes:
@@ -298,7 +298,7 @@ class Methods:
     level, episode_return, frames = episode
     return (isinstance(level, str) and level in self._level_indices and
             isinstance(episode_return, float) and
-            np.isfinite(episode_return) and _is_int(frames, 0, 2**63))
+            np.isfinite(episode_return) and is_int(frames, 0, 2**63))
 
   def get_weights(self, call, unused_metadata):
     """Answers the newest weights; b'' if the actor has them."""
@@ -308,7 +308,7 @@ class Methods:
     try:
       number, known_version = struct.unpack('<Qq', message)
     except struct.error as e:
-      raise _bad('expected a session and a version') from e
+      raise bad('expected a session and a version') from e
     with self._session(number) as session:
       self._calls.join(call, session)
       snapshot = self.snapshot
@@ -323,18 +323,18 @@ class Methods:
     """Acts for the environments of an actor job."""
     number = dict(metadata).get(protocol.SESSION_KEY, '')
     if not _SESSION.fullmatch(number):
-      raise _bad('expected a session')
+      raise bad('expected a session')
     with self._session(int(number)) as session:
       if self._make_actor is None:
         raise Refused(grpc.StatusCode.FAILED_PRECONDITION,
                       '--inference is "actor" at the learner')
       self._calls.join(call, session)
-      layouts = self.steps_layouts(len(session.levels))
+      layouts = self.steps_layouts(len(session.about))
       # An unfinished unroll of each environment, and a message of all.
       self._calls.add_bytes(
-          call, len(session.levels) * self._unroll_layout.num_bytes +
+          call, len(session.about) * self._unroll_layout.num_bytes +
           layouts.max_bytes)
-      actor = self._make_actor([self._levels[i] for i in session.levels])
+      actor = self._make_actor([self._levels[i] for i in session.about])
       yield functools.partial(self._act, session, actor, layouts)
 
   async def _act(self, session, actor, layouts, message):
@@ -342,7 +342,7 @@ class Methods:
     try:
       return await self._threads.call(_act, actor, layouts, message)
     except wire.WireError as e:
-      raise _bad(str(e)) from e
+      raise bad(str(e)) from e
     except (staging.Closed, dynamic_batching.CancelledError) as e:
       raise self.end(session) from e
 
@@ -353,22 +353,3 @@ def _act(actor, layouts, message):
   ids, actions = actor.act(
       steps.ids, steps.step_output, steps.is_first, steps.is_last)
   return answer.encode(protocol.ActionsMessage(ids, actions))
-
-
-def _json(message):
-  try:
-    value = json.loads(message)
-    if isinstance(value, dict):
-      return value
-  except (ValueError, RecursionError):
-    pass
-  raise _bad('expected a JSON object')
-
-
-def _bad(details):
-  return Refused(grpc.StatusCode.INVALID_ARGUMENT, details)
-
-
-def _is_int(value, low=0, high=2**64):
-  return (isinstance(value, int) and not isinstance(value, bool) and
-          low <= value < high)

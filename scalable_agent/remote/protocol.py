@@ -91,19 +91,21 @@ def agreement(config, num_actions, observation_spec):
                     for spec in observation_spec])
 
 
-def difference(learner, actor):
-  """Says in a line how an actor's agreement differs; '' if it does not.
+def difference(ours, theirs, us='the learner', them='the actor'):
+  """Says in a line how the agreement of another job differs; '' if not at all.
 
   Args:
-    learner: The learner's `agreement`.
-    actor: What an actor sent in its place, anything that JSON can hold.
+    ours: The `agreement` of this end.
+    theirs: What the other job sent in its place, anything that JSON can hold.
+    us: What this end is called.
+    them: What the other job is called.
   """
-  if not isinstance(actor, dict):
-    return 'the actor says nothing of its settings'
-  for name, value in learner.items():
-    if actor.get(name) != value:
-      return (f'{_NAMES.get(name, f"--{name}")} is {quote(value)} at the '
-              f'learner, {quote(actor.get(name))} at the actor')
+  if not isinstance(theirs, dict):
+    return f'{them} says nothing of its settings'
+  for name, value in ours.items():
+    if theirs.get(name) != value:
+      return (f'{_NAMES.get(name, f"--{name}")} is {quote(value)} at {us}, '
+              f'{quote(theirs.get(name))} at {them}')
   return ''
 
 

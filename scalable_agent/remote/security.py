@@ -32,10 +32,10 @@ _FINAL_FAILURES = (
     ('CERTIFICATE_VERIFY_FAILED',
      'its certificate is not signed by --tls_ca, or has expired'),
     ('Hostname Verification', 'its certificate is for another host'),
-    ('WRONG_VERSION_NUMBER', 'it does not use TLS, and this actor does'))
+    ('WRONG_VERSION_NUMBER', 'it does not use TLS, and this job does'))
 _DOUBTFUL_FAILURE = 'Socket closed'
 _DOUBT = (' (If it is running: do both ends use TLS, and is the --tls_cert of '
-          'this actor signed by its --tls_ca, and not expired?)')
+          'this job signed by its --tls_ca, and not expired?)')
 _HOST = re.compile(r'[A-Za-z0-9_][A-Za-z0-9._-]*')
 _PORT = re.compile(r'[0-9]{1,5}')
 
@@ -181,23 +181,28 @@ def load(auth_token_file, tls_cert, tls_key, tls_ca):
   return security
 
 
-def check_exposure(address, security, insecure_network):
+def check_exposure(address, security, insecure_network, who='the learner'):
   """Refuses to listen without the protection asked for, or with too little.
 
+  Args:
+    address: 'host:port' to listen on.
+    security: A `Security`.
+    insecure_network: Whether the network itself keeps others out.
+    who: Who would listen.
+
   Raises:
-    SecurityError: Anybody on the network could feed the learner, or the
-      settings look as though they kept others out and do not.
+    SecurityError: Anybody on the network could call it, or the settings look as
+      though they kept others out and do not.
   """
   if security.tls_ca and not security.tls_key:
     raise SecurityError(
-        '--tls_ca protects a learner only together with --tls_cert and '
-        '--tls_key')
+        f'--tls_ca protects {who} only together with --tls_cert and --tls_key')
   host, _ = split_address(address)
   if is_loopback(host) or insecure_network or security.token:
     return
   if not security.tls_key:
     raise SecurityError(
-        f'the learner would listen on {address} for anybody. Give '
+        f'{who} would listen on {address} for anybody. Give '
         '--auth_token_file, or --tls_cert, --tls_key and --tls_ca, or '
         '--insecure_network where the network itself keeps others out')
   if not security.tls_ca:

@@ -1,4 +1,4 @@
-"""Keeps what a learner knows of each actor job: its session."""
+"""Keeps what a service knows of each job that calls it: its session."""
 
 import collections
 import secrets
@@ -13,21 +13,21 @@ _EXPIRY_SECONDS = 600.
 
 
 class Session:
-  """A life of an actor job; within a `with` block, a call of its.
+  """A life of a job that calls; within a `with` block, a call of its.
 
   Attributes:
-    levels: int32 array, indices of the levels that are acted for.
+    about: What the service knows of who said hello.
     sequence: Number of the last unroll that was taken, 0 for none.
     episode_sequence: Number of the last report of episodes, likewise.
-    told: Whether the actor was told that training is done.
+    told: Whether it was told that training is done.
     streams: A dict with its streams, oldest first, as keys.
   """
 
-  __slots__ = ('levels', 'sequence', 'episode_sequence', 'told', 'streams',
+  __slots__ = ('about', 'sequence', 'episode_sequence', 'told', 'streams',
                '_calls', '_seen')
 
-  def __init__(self, levels, sequence=0, episode_sequence=0):
-    self.levels = levels
+  def __init__(self, about, sequence=0, episode_sequence=0):
+    self.about = about
     self.sequence = sequence
     self.episode_sequence = episode_sequence
     self.told = False
@@ -54,7 +54,7 @@ class Session:
 
 
 class Sessions:
-  """The sessions of one life of a learner, by number; for several threads."""
+  """The sessions of one life of a service, by number; for several threads."""
 
   def __init__(self, capacity=_MAX_SESSIONS):
     """Initializes an empty collection.
@@ -70,7 +70,7 @@ class Sessions:
     self._past = collections.OrderedDict()
     self._lock = threading.Lock()
 
-  def add(self, levels):
+  def add(self, about):
     """Makes a session; returns its number, which nobody can guess.
 
     Returns None if there are too many, and all have calls.
@@ -79,10 +79,10 @@ class Sessions:
       if len(self._sessions) >= self._capacity and not self._end_oldest():
         return None
       number = secrets.randbits(63)
-      self._sessions[number] = Session(levels)
+      self._sessions[number] = Session(about)
     return number
 
-  def find_again(self, number, levels):
+  def find_again(self, number, about):
     """Returns whether there is such a session, or was; if so, there is one."""
     if self.find(number):
       return True
@@ -91,7 +91,7 @@ class Sessions:
       if past is None or (
           len(self._sessions) >= self._capacity and not self._end_oldest()):
         return False
-      self._sessions[number] = Session(levels, *past)
+      self._sessions[number] = Session(about, *past)
     return True
 
   def find(self, number):

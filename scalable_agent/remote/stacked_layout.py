@@ -40,15 +40,25 @@ class StackedLayout:
       return self._whole.encode(nest)
     return self._packed.encode(_with_frames(nest, packed))
 
+  def _layout_of(self, messages, start=0):
+    return (self._packed if self._packed.begins(messages, start)
+            else self._whole)
+
   def length_at(self, messages, start):
     """See `wire.Layout`."""
-    return (self._packed if self._packed.begins(messages, start)
-            else self._whole).num_bytes
+    return self._layout_of(messages, start).num_bytes
 
   def peek(self, message, name):
     """See `wire.Layout`."""
-    return (self._packed if self._packed.begins(message)
-            else self._whole).peek(message, name)
+    return self._layout_of(message).peek(message, name)
+
+  def overwrite(self, message, values):
+    """See `wire.Layout`."""
+    self._layout_of(message).overwrite(message, values)
+
+  def check(self, message):
+    """See `wire.Layout`."""
+    self._layout_of(message).decode(message)
 
   def decode(self, message):
     """See `wire.Layout`."""

@@ -138,6 +138,19 @@ class Layout:
       raise self._other_header()
     return np.frombuffer(message, self._dtypes[i], 1, start)[0]
 
+  def overwrite(self, message, values):
+    """Gives arrays of one value other values.
+
+    Args:
+      message: A bytearray, of this layout.
+      values: A dict of an array's path to a number.
+    """
+    for name, value in values.items():
+      i = self._names.index(name)
+      start = len(self.header) + self._offsets[i]
+      dtype = self._dtypes[i]
+      message[start:start + dtype.itemsize] = dtype.type(value).tobytes()
+
   def _other_header(self):
     return WireError(
         f'the header is not that of {len(self._names)} arrays as agreed')
@@ -160,6 +173,10 @@ class Layout:
       leaves.append(leaf.reshape(shape))
     return tree.unflatten_as(self._template, leaves)
 
+  def check(self, message):
+    """Raises `WireError` if `decode` would, at less expense."""
+    self.decode(message)
+
   def _check(self, name, leaf):
     if not leaf.size:
       return
@@ -178,11 +195,17 @@ def aligned(length):
   return length + -length % _ALIGNMENT
 
 
-def join(messages):
-  """Returns a list of messages as one, bytes, each of them aligned."""
-  return b''.join(
-      part for message in messages
-      for part in (message, bytes(aligned(len(message)) - len(message))))
+def join(messages, before=b''):
+  """Returns messages as one, bytes, each of them aligned.
+
+  Args:
+    messages: An iterable of bytes.
+    before: Bytes that come first, of a length that is aligned.
+  """
+  parts = [before]
+  for message in messages:
+    parts += message, bytes(aligned(len(message)) - len(message))
+  return b''.join(parts)
 
 
 def decode_all(layout, messages):
@@ -195,13 +218,28 @@ def decode_all(layout, messages):
   Raises:
     WireError: They are not of this layout, or a value is not allowed.
   """
-  nests = []
+  return [layout.decode(message) for message in split(layout, messages)]
+
+
+def split(layout, messages):
+  """Yields the messages of what `join` returned, one or more.
+
+  Args:
+    layout: The `Layout` of every one of them.
+    messages: Bytes.
+
+  Yields:
+    Views, as long as messages of the layout are, or cut off.
+
+  Raises:
+    WireError: There is something else between them.
+  """
   view = memoryview(messages)
-  start = 0
-  while start < len(view) or not nests:
-    end = start + layout.length_at(messages, start)
-    nests.append(layout.decode(view[start:end]))
+  start = count = 0
+  while start < len(view) or not count:
+    end = start + layout.length_at(view, start)
+    yield view[start:end]
+    count += 1
     start = aligned(end)
     if any(view[end:start]):
-      raise WireError(f'{len(nests)} messages are not followed by another')
-  return nests
+      raise WireError(f'{count} messages are not followed by another')

@@ -29,7 +29,7 @@ class Buffer:
     """Puts in `ActorOutput`s, a list, in the place of the oldest."""
     for packed in map(packed_unrolls.pack, unrolls):
       with self._lock:
-        self._ring.append(packed)
+        self._ring.append(packed, packed_unrolls.size(packed))
 
   def sample(self, count):
     """Draws unrolls uniformly and independently; returns a list.
@@ -46,3 +46,6 @@ class Buffer:
     """Returns a dict of values to log, see `ring.Ring`."""
     with self._lock:
       return self._ring.take_gauges()
+
+  def close(self):
+    """There is nothing to close."""

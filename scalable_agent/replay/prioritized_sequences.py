@@ -33,7 +33,8 @@ class PrioritizedSequences:
   """
 
   def __init__(self, source, num_steps, min_steps, unroll_length,
-               steps_per_update, uniform_share, seed, times):
+               steps_per_update, uniform_share, seed, times,
+               has_stacks=False):
     """Initializes the source with an empty store.
 
     Args:
@@ -46,12 +47,14 @@ class PrioritizedSequences:
         by priority.
       seed: Of what is drawn, an int.
       times: A `timing.StageTimes`.
+      has_stacks: As for `sequence_store.SequenceStore`.
 
     Raises:
       ValueError: See `sequence_store.SequenceStore`.
     """
     self._source = source
-    self._store = sequence_store.SequenceStore(num_steps, unroll_length)
+    self._store = sequence_store.SequenceStore(
+        num_steps, unroll_length, has_stacks)
     # Twice as many leaves as rows. Then what is right of the newest key in its
     # half of the tree is empty, and the neighbours of new keys are the newest
     # of the others and not the oldest.
@@ -68,8 +71,6 @@ class PrioritizedSequences:
     self._reset_gauges()
 
   def _reset_gauges(self):
-    self._since = self._num_steps
-    self._num_batches = 0
     self._largest_weight = 0.
 
   def get(self, count):
@@ -101,7 +102,6 @@ class PrioritizedSequences:
       weights = 1. / (num_keys * self._tree.probabilities(
           leaves, self._uniform_share))
       unrolls = self._store.read(keys)
-      self._num_batches += 1
       self._largest_weight = max(self._largest_weight, weights.max())
     return trajectories.Batch(
         unrolls, is_replayed=np.ones([count], bool),
@@ -145,9 +145,7 @@ class PrioritizedSequences:
       gauges = dict(
           replay_sequences=num_keys,
           known_priorities=self._tree.num_known / max(num_keys, 1),
-          importance_weight_max=self._largest_weight,
-          steps_per_update=(
-              (self._num_steps - self._since) / max(self._num_batches, 1)))
+          importance_weight_max=self._largest_weight)
       self._reset_gauges()
     return gauges
 

@@ -80,5 +80,6 @@ class ReplayedQueue:
     return self._buffer.take_gauges()
 
   def close(self):
-    """Closes the source."""
+    """Closes the source and the buffer, for whoever waits for either."""
     self._source.close()
+    self._buffer.close()

@@ -108,6 +108,10 @@ class Replayer:
     """Returns a dict of values to log, see the buffer."""
     return self._buffer.take_gauges()
 
+  def close(self):
+    """Closes the buffer."""
+    self._buffer.close()
+
 
 class _Slot:
   """An episode that is being replayed, and how many of its steps were."""

@@ -1,8 +1,7 @@
-"""Keeps the last unrolls, packed, and counts what is drawn of them."""
+"""Keeps the last unrolls, and counts what is drawn of them."""
 
+import math
 import time
-
-from scalable_agent.replay import packed_unrolls
 
 
 class Ring:
@@ -10,56 +9,70 @@ class Ring:
 
   Attributes:
     numbers: A range, the numbers of those that are kept.
+    num_bytes: How much memory these take.
   """
 
-  def __init__(self, capacity):
+  def __init__(self, capacity, max_bytes=math.inf):
     """Initializes an empty ring.
 
     Args:
       capacity: Unrolls to keep, an int.
+      max_bytes: What they may take; then fewer are kept, but always the last.
     """
     self._capacity = capacity
-    # Pairs of a packed unroll and its bytes. Number i is at i modulo capacity.
+    self._max_bytes = max_bytes
+    # Pairs of an unroll and its bytes. Number i is at i modulo capacity; None
+    # where there is none any more.
     self._items = []
     self.numbers = range(0)
-    self._num_bytes = 0
+    self.num_bytes = 0
     self._reset_draws()
 
   def _reset_draws(self):
     self._since = time.monotonic()
     self._num_drawn = self._drawn_bytes = self._sum_of_ages = 0
 
-  def append(self, packed):
-    """Adds an unroll of `packed_unrolls.pack`, in the place of the oldest.
+  def append(self, unroll, num_bytes):
+    """Adds an unroll, in the place of the oldest.
+
+    Args:
+      unroll: Anything but None.
+      num_bytes: How much memory it takes.
 
     Returns:
-      The unroll whose place it took; None if there was room.
+      A list of the unrolls that had to make room, the oldest first.
     """
-    removed, removed_bytes = None, 0
-    number, num_bytes = self.numbers.stop, packed_unrolls.size(packed)
+    first, number = self.numbers.start, self.numbers.stop
+    removed = []
+    while first < number and (
+        number - first >= self._capacity or
+        self.num_bytes + num_bytes > self._max_bytes):
+      place = first % self._capacity
+      old, old_bytes = self._items[place]
+      self._items[place] = None
+      self.num_bytes -= old_bytes
+      removed.append(old)
+      first += 1
     if number < self._capacity:
-      self._items.append((packed, num_bytes))
-    else:
-      place = number % self._capacity
-      removed, removed_bytes = self._items[place]
-      self._items[place] = packed, num_bytes
-    self._num_bytes += num_bytes - removed_bytes
-    self.numbers = range(number + 1 - len(self._items), number + 1)
+      self._items.append(None)
+    self._items[number % self._capacity] = unroll, num_bytes
+    self.num_bytes += num_bytes
+    self.numbers = range(first, number + 1)
     return removed
 
   def draw(self, number):
-    """Returns the packed unroll of a number, one of `numbers`."""
-    packed, num_bytes = self._items[number % self._capacity]
+    """Returns the unroll of a number, one of `numbers`."""
+    unroll, num_bytes = self._items[number % self._capacity]
     self._num_drawn += 1
     self._drawn_bytes += num_bytes
     self._sum_of_ages += self.numbers[-1] - number
-    return packed
+    return unroll
 
   def take_gauges(self):
     """Returns a dict of values to log, of draws those since the last call."""
     gauges = dict(
-        replay_unrolls=len(self._items),
-        replay_mb=self._num_bytes / 1e6,
+        replay_unrolls=len(self.numbers),
+        replay_mb=self.num_bytes / 1e6,
         replay_mb_per_second=self._drawn_bytes / 1e6 / max(
             time.monotonic() - self._since, 1e-9),
         replay_age_mean=self._sum_of_ages / max(self._num_drawn, 1))

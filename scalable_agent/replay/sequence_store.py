@@ -17,6 +17,7 @@ import numpy as np
 import tree
 
 from scalable_agent import trajectories
+from scalable_agent.replay import columns
 
 # The last lane of each environment is half empty on average.
 _USUAL_NUM_LANES = 1024
@@ -45,12 +46,14 @@ class _Run:
 class SequenceStore:
   """The last steps of many environments; for one thread at a time."""
 
-  def __init__(self, num_steps, unroll_length):
+  def __init__(self, num_steps, unroll_length, has_stacks=False):
     """Initializes an empty store.
 
     Args:
       num_steps: Steps to keep, an int.
       unroll_length: T, of unrolls that come in and of sequences that go out.
+      has_stacks: Whether an observation is a stack of the last frames, as
+        `frame_stacks` packs it. Then each frame is kept once.
 
     Raises:
       ValueError: There is no room for two lanes.
@@ -58,6 +61,7 @@ class SequenceStore:
     self._num_entries = unroll_length + 1
     self._lane_length = lane_length(num_steps, unroll_length)
     self._num_lanes = num_steps // self._lane_length
+    self._has_stacks = has_stacks
     if self._num_lanes < 2:
       raise ValueError(
           f'{num_steps} steps are too few for sequences of {unroll_length}, '
@@ -83,7 +87,10 @@ class SequenceStore:
 
   @property
   def nbytes(self):
-    """Bytes of memory that the entries take once all rows are written."""
+    """Bytes of memory that the entries take once all rows are written.
+
+    Stacks of frames with which games begin take more.
+    """
     return sum(column.nbytes for column in self._columns)
 
   def add(self, unroll):
@@ -104,23 +111,22 @@ class SequenceStore:
     if not self._columns:
       self._allocate(unroll, entries, values)
     run = self._runs.get(unroll.stream)
-    if run and self._continues(run, values):
-      values = [a[1:] for a in values]
-    else:
+    begin = int(bool(run) and self._continues(run, values))
+    if not begin:
       run = self._runs[unroll.stream] = _Run()
     values.append(np.full([len(values[0])], unroll.policy_version, np.int64))
 
     old_length, removed = run.length, []
-    while len(values[0]):
+    while begin < len(values[0]):
       place = run.length % self._lane_length
       if place == 0:
         removed.append(self._begin_lane(run, unroll))
-      count = min(self._lane_length - place, len(values[0]))
+      end = min(begin + self._lane_length - place, len(values[0]))
       row = run.lanes[-1] % self._num_lanes * self._lane_length + place
       for column, a in zip(self._columns, values):
-        column[row:row + count] = a[:count]
-      values = [a[count:] for a in values]
-      run.length += count
+        column.write(row, a, begin, end)
+      run.length += end - begin
+      begin = end
     starts = np.arange(max(old_length + 1 - self._num_entries, 0),
                        max(run.length + 1 - self._num_entries, 0))
     keys = self._positions(run, starts)
@@ -130,14 +136,17 @@ class SequenceStore:
   def _allocate(self, unroll, entries, values):
     self._nest = entries
     self._agent_state = tree.map_structure(np.zeros_like, unroll.agent_state)
-    shapes = [(a.shape[1:], a.dtype) for a in values] + [((), np.int64)]
+    stacks = unroll.env_outputs.observation if self._has_stacks else ()
     self._columns = [
-        np.zeros((self.num_rows, *shape), dtype) for shape, dtype in shapes]
+        columns.StackedFrames(self.num_rows, self._lane_length, a.shape[1:])
+        if any(a is stack for stack in stacks) else
+        columns.Values(self.num_rows, a.shape[1:], a.dtype) for a in values]
+    self._columns.append(columns.Values(self.num_rows, (), np.int64))
 
   def _continues(self, run, values):
     """Whether entry 0 is the last of a run."""
-    row = self._positions(run, np.array([run.length - 1]))[0] % self.num_rows
-    return all(column[row].tobytes() == a[0].tobytes()
+    row = self._positions(run, np.array([[run.length - 1]])) % self.num_rows
+    return all(column.read(row).tobytes() == a[0].tobytes()
                for column, a in zip(self._columns, values))
 
   def _positions(self, run, indices):
@@ -186,7 +195,7 @@ class SequenceStore:
     lanes = np.where(lanes_on, following[:, np.newaxis],
                      numbers[:, np.newaxis]) % self._num_lanes
     rows = lanes * self._lane_length + places
-    *values, versions = [column[rows] for column in self._columns]
+    *values, versions = [column.read(rows) for column in self._columns]
     unrolls = []
     for i, lane in enumerate(lanes[:, 0]):
       env_outputs, agent_outputs = tree.unflatten_as(

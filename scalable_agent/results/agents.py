@@ -4,7 +4,6 @@ import collections
 import os
 
 from scalable_agent import config as config_lib
-from scalable_agent import suites
 from scalable_agent.results import published
 from scalable_agent.results import tables
 
@@ -14,7 +13,7 @@ SETTINGS = config_lib.names(config_lib.AGENT)
 
 # What every name begins with says these. An agent for a suite of games has all
 # actions.
-_IN_BASE = ('use_lstm', 'full_action_set')
+_IN_BASE = ('agent', 'use_lstm', 'full_action_set')
 
 
 def _is_multi_task(run):
@@ -63,18 +62,23 @@ def _base(run):
     return os.fsencode(name).decode(errors='backslashreplace')
   settings = settings_of(run)
   network = settings['network'].rpartition(':')[2]
-  parts = ['auto network' if network == 'auto' else network]
-  if settings['use_lstm']:
-    parts.append('LSTM')
+  is_chosen = network == 'auto'
+  if settings['agent'] == 'reactor':
+    # Never its name alone, which is that of what is published.
+    parts = ['Reactor'] + ([] if is_chosen else [network]) + [
+        'LSTM' if settings['use_lstm'] else 'no LSTM']
+  else:
+    parts = ['auto network' if is_chosen else network] + (
+        ['LSTM'] if settings['use_lstm'] else [])
   if _is_multi_task(run):
     parts.append('multi-task')
   return ', '.join(parts)
 
 
 def _default(run, setting):
-  level = run.config.get('level_name')
   try:
-    defaults = suites.find(level or '').defaults(level)
+    defaults = config_lib.defaults(
+        run.config.get('level_name') or '', settings_of(run)['agent'])
   except LookupError:
     defaults = {}
   return defaults.get(setting, config_lib.SETTINGS[setting].default)
@@ -106,6 +110,10 @@ def name(groups):
   """
   firsts = [runs[0] for runs in groups]
   names = list(map(_base, firsts))
+  algorithms = [settings_of(run).get('agent') for run in firsts]
+  if 'reactor' in algorithms:
+    names = [f'IMPALA, {text}' if algorithm == 'impala' else text
+             for text, algorithm in zip(names, algorithms)]
   candidates = [setting for setting in SETTINGS if setting not in _IN_BASE]
 
   def extended(setting):

@@ -23,7 +23,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = .62, .12, .3, .48
 _DPI = 160
 _COLOURS = 64
 
-Line = collections.namedtuple('Line', 'label colour episodes hours')
+Line = collections.namedtuple(
+    'Line', 'label colour episodes hours evaluations', defaults=[()])
 Line.__doc__ = """The learning curve of an agent on a level.
 
   label: String.
@@ -31,6 +32,8 @@ Line.__doc__ = """The learning curve of an agent on a level.
   episodes: A list of `runs.Episodes`, one of each run.
   hours: The same with hours of training in place of frames, float64, of those
     runs whose hours are known.
+  evaluations: A list of `runs.Episodes`, one of each run that was evaluated
+    while it trained.
 """
 
 
@@ -85,7 +88,9 @@ def lines(agents, level):
           f'{agent} ({scores.count_text([run for run, _ in those])})', f'C{i}',
           [episodes for _, episodes in those],
           [runs_lib.in_hours(run, episodes) for run, episodes in those
-           if run.clock is not None]))
+           if run.clock is not None],
+          [run.evaluations[name] for run in agent_runs
+           for name in run.evaluations if published.find(name)[1] == level]))
   return found
 
 
@@ -96,6 +101,23 @@ def _draw_line(axis, line, all_episodes):
   frames, mean, low, high = over_seeds(all_episodes)
   axis.plot(frames, mean, color=line.colour, label=line.label)
   axis.fill_between(frames, low, high, color=line.colour, alpha=.25)
+
+
+def evaluation_means(evaluations):
+  """Returns the frames at which a run was evaluated, and the mean returns.
+
+  Args:
+    evaluations: Its `runs.Episodes`.
+  """
+  frames, inverse = np.unique(evaluations.frames, return_inverse=True)
+  sums = np.bincount(inverse, weights=evaluations.returns)
+  return frames, sums / np.bincount(inverse)
+
+
+def _draw_evaluations(axis, line):
+  for evaluations in line.evaluations:
+    axis.plot(*evaluation_means(evaluations), 'D', markersize=4,
+              markerfacecolor='white', markeredgecolor=line.colour)
 
 
 def _draw_panel(figure, place, level, level_lines, in_hours):
@@ -110,6 +132,8 @@ def _draw_panel(figure, place, level, level_lines, in_hours):
     episodes = line.hours if in_hours else line.episodes
     if episodes:
       _draw_line(axis, line, episodes)
+    if not in_hours:
+      _draw_evaluations(axis, line)
   if in_hours and axis.get_xlim()[1] < 1:
     axis.xaxis.set_major_formatter(
         ticker.FuncFormatter(lambda hours, unused_place: f'{60 * hours:.3g}'))
@@ -148,7 +172,8 @@ def draw(panels, in_hours=False, columns=_COLUMNS):
 
   Of each agent the mean over the last 100 episodes is a line. With several
   runs it is their mean, shaded from the least to the greatest of them. With a
-  single one its episodes are points. A human's score is dashed and that of
+  single one its episodes are points. Diamonds are the means of evaluations
+  while a run trained. A human's score is dashed and that of
   random actions dotted, where they lie within the picture.
 
   Args:

@@ -41,7 +41,8 @@ _HOW_NORMALIZED = (
     'other columns are computed from its table of levels.')
 _HOW_DRAWN = (
     'Lines are means over the last 100 episodes and over runs, shaded from the '
-    'least to the greatest run; points are the episodes of a single run. '
+    'least to the greatest run; points are the episodes of a single run, '
+    'diamonds the means of evaluations while a run trained. '
     'Dashed: a human. Dotted: random actions. Hours are those of training, all '
     'starts of a run together.')
 _TITLES = {'gym': 'Gymnasium', 'dmlab': 'Other levels of DeepMind Lab',

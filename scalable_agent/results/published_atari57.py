@@ -11,7 +11,8 @@ AGENTS = (
 
 # Table C.1: mean returns after 200 million frames (of each game, for the
 # multi-task agent), games started with up to 30 no-ops. None where it has a
-# blank.
+# blank. Reactor's are those that its authors print too (Gruslys et al., 2018,
+# Table 5): means over 200 episodes, one seed.
 _TABLE_C1 = {
     'alien': (3197.1, 6482.1, 2344.6, 1536.05, 15962.1),
     'amidar': (1059.4, 833.0, 136.82, 497.62, 1554.79),

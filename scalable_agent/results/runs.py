@@ -16,8 +16,8 @@ from scalable_agent.process import log_lines
 from scalable_agent.results import published
 
 Run = collections.namedtuple(
-    'Run', 'logdir config frames episodes tested tested_frames clock',
-    defaults=[None])
+    'Run', 'logdir config frames episodes tested tested_frames clock '
+    'evaluations', defaults=[None, {}])
 Run.__doc__ = """A log directory.
 
   logdir: Its path.
@@ -28,6 +28,8 @@ Run.__doc__ = """A log directory.
     empty if the run was not tested.
   tested_frames: Environment frames at the test, None if there was none.
   clock: A `Clock`, None if the run has not said how fast it was.
+  evaluations: A dict of level to `Episodes` that were played while the run
+    trained (--evaluate_every_frames); their frames are those of the weights.
 """
 
 Clock = collections.namedtuple('Clock', 'frames hours')
@@ -155,11 +157,12 @@ def _parse_finite_episode(line):
   return episode
 
 
-def read_episodes(logdir):
+def read_episodes(logdir, name='episodes.csv'):
   """Reads `episodes.csv`.
 
   Args:
     logdir: The run's directory.
+    name: Another file of this kind.
 
   Returns:
     A dict of level name to `Episodes`. Lines that are still being written or
@@ -171,7 +174,7 @@ def read_episodes(logdir):
   """
   levels = {}
   for episode in _parse_lines(
-      os.path.join(logdir, 'episodes.csv'), _parse_finite_episode):
+      os.path.join(logdir, name), _parse_finite_episode):
     levels.setdefault(episode.level, []).append(
         (episode.frames, episode.episode_return))
   return {level: Episodes(np.array([frames for frames, _ in episodes]),
@@ -227,11 +230,14 @@ def read(logdir):
           f'{logdir} holds no run: it has neither config.json nor '
           'episodes.csv.') from None
     episodes = {}
+  evaluations = {}
+  with contextlib.suppress(FileNotFoundError):
+    evaluations = read_episodes(logdir, 'evaluations.csv')
   tested, tested_frames = _read_test_scores(logdir)
   last_frames, clock = _read_clock(logdir)
   ends = [e.frames[-1] for e in episodes.values()] + [last_frames]
   return Run(logdir, config, int(max(ends)), episodes, tested, tested_frames,
-             clock)
+             clock, evaluations)
 
 
 def levels_of(run):

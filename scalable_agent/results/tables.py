@@ -20,6 +20,16 @@ CSV_FIELDS = ('suite', 'agent', 'level', 'score', 'standard_error',
               'frames', 'total_frames', 'random', 'human')
 
 
+def aligned(table):
+  """Returns the lines of a `Table` as text whose columns are aligned, a list."""
+  rows = [table.header, *table.rows]
+  widths = [max(map(len, column)) for column in zip(*rows)]
+  return [
+      '  '.join([row[0].ljust(widths[0])] + [
+          cell.rjust(width) for cell, width in zip(row[1:], widths[1:])])
+      for row in rows]
+
+
 def _count(number, noun):
   return f'{number} {noun}' + ('' if number == 1 else 's')
 

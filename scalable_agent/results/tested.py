@@ -7,15 +7,6 @@ from scalable_agent.results import runs as runs_lib
 from scalable_agent.results import tables
 
 
-def _align(table):
-  """Returns the lines of a `tables.Table`, its columns aligned."""
-  rows = [table.header, *table.rows]
-  widths = [max(map(len, column)) for column in zip(*rows)]
-  return ['  '.join([row[0].ljust(widths[0])] + [
-      cell.rjust(width) for cell, width in zip(row[1:], widths[1:])])
-          for row in rows]
-
-
 def _first_columns(table, end):
   return tables.Table(table.header[:end], [row[:end] for row in table.rows])
 
@@ -39,10 +30,10 @@ def lines(logdirs):
     if section.benchmark:
       scores = tables.level_table(section.benchmark, section.agents, levels)
       # All are from the same test.
-      found += _align(_first_columns(scores, -len(section.agents)))
+      found += tables.aligned(_first_columns(scores, -len(section.agents)))
       statistics = tables.suite_table(section.benchmark, section.agents)
       statistics = _first_columns(
           statistics, -len(section.benchmark.statistics))
-      found += ['', *_align(statistics._replace(rows=[
+      found += ['', *tables.aligned(statistics._replace(rows=[
           row for row in statistics.rows if row[0] in section.agents]))]
   return found

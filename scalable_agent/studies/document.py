@@ -2,8 +2,11 @@
 
 import csv
 import io
+import os
 
 from scalable_agent.results import document
+from scalable_agent.results import markdown
+from scalable_agent.results import writing
 from scalable_agent.studies import intervals
 from scalable_agent.studies import lag as lag_lib
 from scalable_agent.studies import outcomes as outcomes_lib
@@ -17,7 +20,9 @@ _MAX_PICTURED_SAMPLES = 6
 _HOW_FINAL = (
     'A final return is the mean over the episodes that ended in the last tenth '
     'of the frames that a run has got to, unclipped. On a suite it is the mean '
-    'capped human-normalised score of these. Intervals are 95 % intervals by '
+    'capped human-normalised score of these.')
+_HOW_SURE = (
+    'Intervals are 95 % intervals by '
     'the percentile bootstrap. Differences are paired; "cannot be told" marks '
     'those whose interval has 0 in it. Pairs and intervals are of samples, or '
     'of seeds where nothing is sampled.')
@@ -101,12 +106,13 @@ def _lag(level, variants):
 STUDIES = {'best3': _best, 'stability': _stability, 'lag': _lag}
 
 
-def build(outcomes, names):
+def build(outcomes, names, how_final=_HOW_FINAL):
   """Builds the report.
 
   Args:
     outcomes: A list of `outcomes.Outcome`s, at least one.
     names: A list of studies, keys of `STUDIES`.
+    how_final: What a final return is, in a sentence or two.
 
   Returns:
     A list of blocks as `results.document.build` returns.
@@ -118,7 +124,7 @@ def build(outcomes, names):
     if name not in STUDIES:
       raise ValueError(
           f'--study={name} is no study. Expected {", ".join(STUDIES)}.')
-  blocks = [document.Paragraph(_HOW_FINAL)]
+  blocks = [document.Paragraph(f'{how_final} {_HOW_SURE}')]
   blocks += map(document.Paragraph, _missing(outcomes))
   for level in dict.fromkeys(outcome.level for outcome in outcomes):
     variants = outcomes_lib.by_variant(
@@ -149,3 +155,27 @@ def to_csv(outcomes):
         '' if outcome.final is None else outcome.final, outcome.frames,
         outcome.total_frames])
   return text.getvalue()
+
+
+def write(outcomes, names, report_dir, how_final=_HOW_FINAL):
+  """Writes studies, their pictures and the table of all runs.
+
+  Args:
+    outcomes: See `build`, as for all but the next.
+    names: See above.
+    report_dir: A directory.
+    how_final: See above.
+
+  Returns:
+    The path of the text.
+
+  Raises:
+    OSError: They cannot be written.
+    ValueError: A study cannot be made of these runs.
+  """
+  blocks = build(outcomes, names, how_final)
+  paths = writing.write_pictures(blocks, report_dir, 'study')
+  writing.write_texts({
+      'study.md': markdown.render(blocks, paths, TITLE, picture_text='{}'),
+      'study.csv': to_csv(outcomes)}, report_dir)
+  return os.path.join(report_dir, 'study.md')

@@ -21,7 +21,8 @@ SUITES = (gym.SUITE, synthetic.SUITE, atari.SUITE, dmlab.SUITE)
 
 # Names that are as similar as this to a known one are taken for a mistake.
 _SIMILARITY = .75
-_ONE_ENVIRONMENT = PoolLayout(1, 1, 1, 1, 1)
+# Of a pool that has one environment.
+ONE_ENVIRONMENT = PoolLayout(1, 1, 1, 1, 1)
 
 
 def find(level_name):
@@ -82,7 +83,7 @@ def find_facts(config):
   suite = of(config)
   if suite.find_facts is not None:
     return suite.find_facts(config)
-  pool = suite.make_pool(config, _ONE_ENVIRONMENT, config.seed)
+  pool = suite.make_pool(config, ONE_ENVIRONMENT, config.seed)
   pool.close()
   return Facts(pool.num_actions, pool.observation_spec)
 
@@ -169,4 +170,4 @@ def make_shown_pool(config, seed):
   suite = of(config)
   if suite.make_shown_pool is not None:
     return suite.make_shown_pool(config, seed)
-  return shown_pool.ShownPool(suite.make_pool(config, _ONE_ENVIRONMENT, seed))
+  return shown_pool.ShownPool(suite.make_pool(config, ONE_ENVIRONMENT, seed))

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 
 from scalable_agent import atari57
+from scalable_agent import frame_stacks
 from scalable_agent.environments import shown_pool
 from scalable_agent.suites import layout as layout_lib
 from scalable_agent.suites.suite import Suite
@@ -101,7 +102,7 @@ SUITE = Suite(
     scores=lambda name: _SCORES_OF_ALL if name == _ALL else {},
     refuse=_refuse,
     has_fixed_batches=True,
-    has_stacked_frames=True,
+    has_stacked_frames=lambda config: config.frame_stack == frame_stacks.STACK,
     num_workers=lambda size, wanted, num_cores: wanted or num_cores,
     make_pool=_make_pool,
     find_actions=_find_actions,

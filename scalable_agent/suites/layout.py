@@ -92,6 +92,7 @@ def process_pool_options(config, layout):
   """
   return dict(
       step_timeout_seconds=config.environment_timeout_secs,
+      start_timeout_seconds=config.environment_start_timeout_secs,
       num_processes=layout.num_workers,
       minimum_batch_size=layout.minimum_batch_size,
       maximum_batch_size=layout.maximum_batch_size,

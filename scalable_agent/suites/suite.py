@@ -33,8 +33,8 @@ class Suite:
       given, follows from the cores of the machine.
     has_fixed_batches: Whether a pool hands out `maximum_batch_size`
       environments at a time and never fewer.
-    has_stacked_frames: Whether an observation is a stack of the last frames, as
-      `frame_stacks` packs it.
+    has_stacked_frames: A function of `config` that says whether an observation
+      is a stack of the last frames, as `frame_stacks` packs it.
     num_workers: A function of the environments in a pool, of the threads or
       processes that the user wants for it (0 for any number), and of the cores
       there are for it. It returns the number of threads or processes.
@@ -58,7 +58,7 @@ class Suite:
   refuse: typing.Callable = lambda config: None
   has_actors_by_cores: bool = True
   has_fixed_batches: bool = False
-  has_stacked_frames: bool = False
+  has_stacked_frames: typing.Callable = lambda config: False
   num_workers: typing.Callable
   make_pool: typing.Callable
   find_facts: typing.Callable = None

@@ -19,6 +19,14 @@ def define_parallel():
         lower_bound=1)
 
 
+def define_share_replay():
+  """Defines --share_replay."""
+  _once(flags.DEFINE_bool, 'share_replay', False,
+        'Have all runs share one replay job, which is started here, and ends '
+        'with the program. It listens on --replay_host, or on a free port of '
+        'this machine.')
+
+
 def define_slurm():
   """Defines --slurm and --slurm_options."""
   _once(

@@ -15,7 +15,7 @@ from scalable_agent.process import file_names
 
 # What says where a run is kept and which job it is.
 _FIXED = ('logdir', 'mode', 'task', 'job_name', 'learner_hosts',
-          'collective_hosts')
+          'collective_hosts', 'replay_host')
 
 Trial = collections.namedtuple('Trial', 'name variant sample seed')
 Trial.__doc__ = """One run of a sweep.

@@ -20,7 +20,7 @@ def refuse_arguments(argv):
         '--name=value.')
 
 
-def finish(runs, kind, parallel, slurm_action, slurm_script):
+def finish(runs, kind, parallel, slurm_action, slurm_script, **hooks):
   """Runs what is not done, here or as a SLURM job array.
 
   Args:
@@ -29,6 +29,7 @@ def finish(runs, kind, parallel, slurm_action, slurm_script):
     parallel: Processes at a time.
     slurm_action: '' to run here, 'print' or 'submit'.
     slurm_script: A function of a list of names that returns the job array.
+    **hooks: As for `carry_out`.
 
   Raises:
     SystemExit: As `carry_out`.
@@ -43,7 +44,7 @@ def finish(runs, kind, parallel, slurm_action, slurm_script):
     slurm.submit(slurm_script([run.name for run in left]),
                  os.path.dirname(left[0].logdir))
   else:
-    carry_out(runs, kind, parallel)
+    carry_out(runs, kind, parallel, **hooks)
 
 
 def carry_out(runs, kind, parallel, more_columns=(), **hooks):

@@ -19,10 +19,10 @@ import subprocess
 import time
 
 from scalable_agent import suites
+from scalable_agent.checkpoints import checkpoint_files
+from scalable_agent.checkpoints import chosen_checkpoint
 from scalable_agent.process import locks
 from scalable_agent.process import log_lines
-from scalable_agent.training import checkpoint_files
-from scalable_agent.training import chosen_checkpoint
 from scalable_agent.training import log_file
 from scalable_agent.training import logdir as logdir_lib
 

@@ -57,13 +57,14 @@ def _check_mark(trial, logdir):
         '--sample_seed.')
 
 
-def make_run(trial, config, arguments):
+def make_run(trial, config, arguments, ends_with_parent=False):
   """Makes the run of a trial.
 
   Args:
     trial: A `grid.Trial`.
     config: The `config.Config` of the run.
     arguments: A list of flags that all runs get.
+    ends_with_parent: As for `ManagedRun`.
 
   Returns:
     A `ManagedRun`.
@@ -89,7 +90,7 @@ def make_run(trial, config, arguments):
 
   return run_processes.ManagedRun(
       trial.name, config.logdir, config.total_environment_frames, prepare,
-      lambda: is_done(config))
+      lambda: is_done(config), ends_with_parent)
 
 
 def choose_best(trials, logdir, count):

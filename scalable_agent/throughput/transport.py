@@ -26,19 +26,12 @@ import tree
 
 from scalable_agent import actor
 from scalable_agent import environments
-from scalable_agent import networks
-from scalable_agent import trajectories
 from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import service as service_lib
+from scalable_agent.throughput import unrolls
 
-Shape = collections.namedtuple(
-    'Shape', 'frame unroll_length num_actions use_lstm torso')
-
-SHAPES = dict(
-    atari=Shape((84, 84, 4), 20, 18, False, 'shallow'),
-    dmlab=Shape((72, 96, 3), 100, 9, True, 'deep'))
 CONNECTIONS = (1, 4, 16, 64)
 # An actor job of one environment sends one at a time, one of several as many as
 # have finished.
@@ -48,23 +41,29 @@ _NUM_TURNS = 4
 # How long client processes wait for each other.
 _START_SECONDS = 300.
 _AGREEMENT = dict(protocol=protocol.VERSION)
-_LEVEL = 'level'
 _SECURITY = security_lib.Security()
 
 
 class _Messages:
-  """What is sent in a shape: layouts, an unroll and weights."""
+  """What is sent in a shape: layouts, an unroll and weights.
+
+  They are made once and passed to the other processes, which then need no
+  TensorFlow.
+  """
 
   def __init__(self, shape):
+    from scalable_agent import networks  # pylint: disable=g-import-not-at-top
+
     spec = (environments.ArraySpec(shape.frame, np.dtype(np.uint8)),)
     agent = networks.Agent(shape.num_actions, spec, shape.torso, shape.use_lstm)
-    state, output = agent.initial_state(1), actor.initial_output(
-        1, shape.num_actions)
+    # As a plain tuple: its own class is in a module that loads TensorFlow.
+    state = tuple(agent.initial_state(1))
+    output = actor.initial_output(1, shape.num_actions)
     self.unroll_layout = protocol.unroll_layout(
         state, output, spec, shape.unroll_length, 1)
     self.weights = agent.initial_params(0)
     self.weights_layout = protocol.weights_layout(self.weights)
-    self.unroll = _random_unroll(shape, state, output)
+    self.unroll = unrolls.random_unroll(shape, state, output)
 
   def unroll_bytes(self):
     """What the unroll holds, as bytes without names."""
@@ -72,28 +71,6 @@ class _Messages:
         leaf.tobytes() for leaf in tree.flatten(
             (self.unroll.agent_state, self.unroll.env_outputs,
              self.unroll.agent_outputs)))
-
-
-def _random_unroll(shape, state, output):
-  """One unroll, without a version of the weights, of random frames."""
-  length = shape.unroll_length + 1
-  steps = lambda dtype: np.zeros([length], dtype)
-  height, width, channels = shape.frame
-  frames = np.random.default_rng(0).integers(
-      0, 256, (length + channels, height, width), np.uint8)
-  # As on Atari, a stack has all but one frame from the stack before.
-  frames = np.ascontiguousarray(np.stack(
-      [np.moveaxis(frames[t:t + channels], 0, -1) for t in range(length)]))
-  return trajectories.ActorOutput(
-      level_name=_LEVEL,
-      agent_state=tree.map_structure(lambda a: a[0], state),
-      env_outputs=environments.StepOutput(
-          steps(np.float32),
-          environments.StepOutputInfo(steps(np.float32), steps(np.int32)),
-          steps(np.bool_), (frames,)),
-      agent_outputs=tree.map_structure(
-          lambda a: np.repeat(a, length, axis=0), output),
-      policy_version=None)
 
 
 @contextlib.contextmanager
@@ -123,7 +100,7 @@ def _bare_server(answer, messages):
 @contextlib.contextmanager
 def _our_server(messages):
   service = service_lib.Service(
-      'localhost:0', _AGREEMENT, [_LEVEL], messages.unroll_layout,
+      'localhost:0', _AGREEMENT, [unrolls.LEVEL], messages.unroll_layout,
       messages.weights_layout, lambda unroll, on_room: True,
       lambda *unused_episode: None, _SECURITY)
   service.update(messages.weights, 0)
@@ -131,9 +108,9 @@ def _our_server(messages):
   service.close()
 
 
-def _serve(name, shape, connection):
+def _serve(name, messages, connection):
   """Runs a server in a process of its own until the connection ends."""
-  with _SIDES[name].make_server(_Messages(shape)) as port:
+  with _SIDES[name].make_server(messages) as port:
     connection.send(port)
     with contextlib.suppress(EOFError):
       connection.recv()
@@ -155,13 +132,13 @@ def _bare_caller(messages, port, unrolls_per_call):
 
 def _our_caller(messages, port, unrolls_per_call):
   client = client_lib.LearnerClient(
-      f'localhost:{port}', _AGREEMENT, 0, [_LEVEL],
+      f'localhost:{port}', _AGREEMENT, 0, [unrolls.LEVEL],
       lambda unused_num_levels: messages.unroll_layout,
       messages.weights_layout, _SECURITY)
   _, version = client.get_weights(-1)
-  unrolls = [messages.unroll._replace(
+  batch = [messages.unroll._replace(
       policy_version=version)] * unrolls_per_call
-  return (lambda wait: client.put_unrolls(unrolls, wait),
+  return (lambda wait: client.put_unrolls(batch, wait),
           lambda unused_wait: client.get_weights(-1), client.close)
 
 
@@ -211,11 +188,12 @@ def _repeat_calls(calls, seconds, server):
       sum(counts) / elapsed, (_cpu_seconds(server) - cpu) / elapsed)
 
 
-def _drive(shape, servers, num_connections, unrolls_per_call, seconds, barrier):
+def _drive(messages, servers, num_connections, unrolls_per_call, seconds,
+           barrier):
   """Calls the servers in turns, from a process of its own.
 
   Args:
-    shape: A `Shape`.
+    messages: A `_Messages`.
     servers: A dict of name to process id and port, for every one of `_SIDES`.
     num_connections: Connections to each.
     unrolls_per_call: Unrolls that are sent at once.
@@ -227,7 +205,6 @@ def _drive(shape, servers, num_connections, unrolls_per_call, seconds, barrier):
     weights.
   """
   try:
-    messages = _Messages(shape)
     callers = {
         name: [_SIDES[name].make_caller(messages, port, unrolls_per_call)
                for _ in range(num_connections)]
@@ -255,8 +232,8 @@ def _drive(shape, servers, num_connections, unrolls_per_call, seconds, barrier):
     raise
 
 
-def _drive_together(context, shape, servers, num_connections, unrolls_per_call,
-                    seconds):
+def _drive_together(context, messages, servers, num_connections,
+                    unrolls_per_call, seconds):
   """Calls the servers from a process per core; returns name to `_Figures`."""
   num_processes = min(num_connections, len(os.sched_getaffinity(0)))
   shares = [num_connections * (i + 1) // num_processes -
@@ -266,7 +243,7 @@ def _drive_together(context, shape, servers, num_connections, unrolls_per_call,
             num_processes, context) as executor):
     barrier = manager.Barrier(num_processes)
     futures = [
-        executor.submit(_drive, shape, servers, share, unrolls_per_call,
+        executor.submit(_drive, messages, servers, share, unrolls_per_call,
                         seconds, barrier) for share in shares]
     # In the order in which they end: what broke the barrier comes first.
     processes = [future.result()
@@ -283,14 +260,14 @@ def _drive_together(context, shape, servers, num_connections, unrolls_per_call,
   return figures
 
 
-def _measure(shape, num_connections, unrolls_per_call, seconds):
+def _measure(messages, num_connections, unrolls_per_call, seconds):
   """Returns `_Figures` by name, and bytes by which our server has grown."""
   context = multiprocessing.get_context('spawn')
   with contextlib.ExitStack() as stack:
     servers = {}
     for name in _SIDES:
       connection, theirs = context.Pipe()
-      server = context.Process(target=_serve, args=(name, shape, theirs))
+      server = context.Process(target=_serve, args=(name, messages, theirs))
       server.start()
       theirs.close()
       stack.callback(server.join)
@@ -299,7 +276,7 @@ def _measure(shape, num_connections, unrolls_per_call, seconds):
     process = psutil.Process(servers['ours'][0])
     before = process.memory_info().rss
     figures = _drive_together(
-        context, shape, servers, num_connections, unrolls_per_call, seconds)
+        context, messages, servers, num_connections, unrolls_per_call, seconds)
     return figures, process.memory_info().rss - before
 
 
@@ -314,7 +291,7 @@ def measure_transport(seconds, connections=CONNECTIONS,
     connections: Numbers of connections.
     unrolls_per_call: Numbers of unrolls that are sent at once, or the most that
       a call takes.
-    shapes: A dict of name to `Shape`; by default `SHAPES`.
+    shapes: A dict of name to `unrolls.Shape`; by default `unrolls.SHAPES`.
 
   Returns:
     A dict of shape to a list, for each of `unrolls_per_call` in the order of
@@ -329,7 +306,7 @@ def measure_transport(seconds, connections=CONNECTIONS,
     `memory_kb_per_connection`, by which the learner's process has grown.
   """
   results = {}
-  for name, shape in (shapes or SHAPES).items():
+  for name, shape in (shapes or unrolls.SHAPES).items():
     messages = _Messages(shape)
     unroll_mb = len(messages.unroll_bytes()) / 1e6
     weights_mb = messages.weights_layout.num_bytes / 1e6
@@ -340,7 +317,7 @@ def measure_transport(seconds, connections=CONNECTIONS,
     for per_call, count in itertools.product(
         sorted({min(number, most) for number in unrolls_per_call}),
         connections):
-      figures, growth = _measure(shape, count, per_call, seconds)
+      figures, growth = _measure(messages, count, per_call, seconds)
       ours, plain, echo = (
           figures[side] for side in ('ours', 'plain', 'echo'))
       results[name].append(dict(

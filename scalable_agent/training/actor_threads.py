@@ -52,6 +52,9 @@ class ActorThreads:
       report_episode: A function that takes an `Episode`.
       times: A `timing.StageTimes`.
     """
+    # Those of other kinds replace nothing.
+    self._replacing = [
+        pool for pool in pools if hasattr(pool, 'num_replaced')]
     self._published = published.Published()
     self._put_unroll = put_unroll
     self._num_put = 0
@@ -90,8 +93,9 @@ class ActorThreads:
     self._threads.check()
 
   def are_expected(self):
-    """Whether unrolls should be coming."""
-    return True
+    """Whether unrolls should be coming: environments may take long to start.
+    """
+    return all(pool.has_started for pool in self._replacing)
 
   def publish(self, weights, version):
     """Takes note of the weights that actors are to have from now on.
@@ -105,7 +109,10 @@ class ActorThreads:
 
   def gauges(self):
     """Returns a dict of values to log."""
-    return {}
+    if not self._replacing:
+      return {}
+    return dict(
+        num_replaced=sum(pool.num_replaced for pool in self._replacing))
 
   def start_film(self):
     """Has the next episode of an environment filmed, if it has images."""

@@ -11,12 +11,12 @@ import tempfile
 from absl import logging
 
 from scalable_agent import config as config_lib
+from scalable_agent.checkpoints import best_checkpoint
+from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.config import ConfigError
 from scalable_agent.process import errors
 from scalable_agent.process import locks
 from scalable_agent.process import whole_file
-from scalable_agent.training import best_checkpoint
-from scalable_agent.training import checkpoint_files
 from scalable_agent.training import log_file
 
 # Settings that decide which weights fit and what they mean: a log directory

@@ -170,12 +170,15 @@ class Reporter:
     """
     now = time.time()
     elapsed = now - self._written_time
-    fps = (self._frames - self._written_frames) / elapsed
+    new_frames = self._frames - self._written_frames
+    fps = new_frames / elapsed
     metrics = dict(
         frames=self._frames,
         wall_time=now - self._start,
         fps=fps,
         learner_steps=learner_steps)
+    if new_frames:
+      metrics.update(updates_per_frame=self._steps / new_frames)
     steps = max(self._steps, 1)
     metrics.update((name, value if name == 'skipped' else value / steps)
                    for name, value in self._sums.items())

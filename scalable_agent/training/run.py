@@ -16,19 +16,20 @@ from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.assembly import policy as policy_assembly
 from scalable_agent.assembly import workers as workers_assembly
+from scalable_agent.checkpoints import checkpoint
 from scalable_agent.config import ConfigError
 from scalable_agent.process import errors
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
 from scalable_agent.process import timing
 from scalable_agent.training import actor_threads
-from scalable_agent.training import checkpoint
 from scalable_agent.training import logdir
 from scalable_agent.training import messages
 from scalable_agent.training import metrics
 from scalable_agent.training import not_finite
 from scalable_agent.training import peers as peers_lib
 from scalable_agent.training import profiler as profiler_lib
+from scalable_agent.training import replay_watch
 from scalable_agent.training import saver
 
 # Consecutive updates with gradients that are not finite before a run stops.
@@ -53,7 +54,7 @@ class Run:
   """
 
   def __init__(self, config, facts, devices, make_actors,
-               peers=peers_lib.Alone(), evaluator=None):
+               peers=peers_lib.Alone(), evaluator=None, shared_replay=None):
     """Restores the newest checkpoint, and starts all threads.
 
     Nothing is written before the first batch: a run that gets none leaves the
@@ -73,6 +74,8 @@ class Run:
         directory.
       evaluator: None, or what plays with the weights meanwhile, which has the
         methods of `evaluation.evaluator.Evaluator`.
+      shared_replay: None, or the replay that this agent shares with others, a
+        `shared_replay.client.Client`.
     """
     self._config = config
     self._is_one_of_several = peers.strategy is not None
@@ -98,7 +101,9 @@ class Run:
         self.queue, config.max_policy_lag, self.learner.steps
     ) if config.max_policy_lag else None
     self._source = learner_assembly.create_source(
-        config, self._lag_limit or self.queue, self.times, agent, devices)
+        config, self._lag_limit or self.queue, self.times, agent, devices,
+        shared_replay)
+    self._replay_watch = replay_watch.ReplayWatch(shared_replay)
     place, self._update = self.learner.place, self.learner.step
     if config.architecture == 'a3c':
       place = lambda batch: batch.unrolls.gradient
@@ -170,12 +175,15 @@ class Run:
   def _check_waiting(self):
     if not self._actors.are_expected():
       self._waiting_since = time.time()
+    self._replay_watch.check()
     waited = time.time() - self._waiting_since
     if waited > self._config.batch_timeout_secs:
       raise TrainingError(
           f'No batch of {self._config.learner_batch_size} unrolls within '
-          f'{waited:.0f} s (--batch_timeout_secs): {len(self.queue)} are in '
-          'the queue. The environments are stuck, or too slow for this limit.')
+          f'{waited:.0f} s (--batch_timeout_secs): ' + (
+              self._replay_watch.complaint() or
+              f'{len(self.queue)} are in the queue. The environments are '
+              'stuck, or too slow for this limit') + '.')
 
   def train_on(self, staged):
     """Updates the weights, and gives them to the actors.
@@ -325,7 +333,8 @@ class Run:
 
 
 def train(config, start_actors=actor_threads.start, stop=None,
-          start_evaluator=lambda config, facts, devices, stack: None):
+          start_evaluator=lambda config, facts, devices, stack: None,
+          start_replay=lambda config: None):
   """Trains until the frames are used up, or until it is told to stop.
 
   Args:
@@ -335,6 +344,7 @@ def train(config, start_actors=actor_threads.start, stop=None,
     stop: A `signals.Stop`, or None to train to the end.
     start_evaluator: As `evaluation.evaluator.start`; by default nothing is
       evaluated.
+    start_replay: As `jobs.replay_link.start`; by default no replay is shared.
 
   Raises:
     config.ConfigError: The configuration cannot work, or the log directory is
@@ -348,6 +358,7 @@ def train(config, start_actors=actor_threads.start, stop=None,
   stop = stop or signals.Stop()
   if stop.is_set() and config.num_learners == 1:
     return  # There is nothing to save, and nobody waits for this learner.
+  make_replay = start_replay(config)
   devices = devices_assembly.choose(config)
   peers = peers_lib.join(config, devices)
   # TensorFlow takes SIGTERM for itself where it connects learners.
@@ -357,7 +368,8 @@ def train(config, start_actors=actor_threads.start, stop=None,
     with contextlib.ExitStack() as stack:
       facts, make_actors = start_actors(config, stack)
       evaluator = start_evaluator(config, facts, devices, stack)
-      run = Run(config, facts, devices, make_actors, peers, evaluator)
+      run = Run(config, facts, devices, make_actors, peers, evaluator,
+                make_replay and make_replay(facts))
       first_frames = run.learner.frames
       for line in messages.agent_and_files(
           config, run.num_parameters, devices, first_frames):

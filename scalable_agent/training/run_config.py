@@ -12,7 +12,7 @@ _CHOSEN = ('num_actors', 'queue_capacity', 'collective_hosts')
 def resolve(values, given=None):
   """Makes a configuration; what is not given is that of the run in `logdir`.
 
-  Jobs that neither write nor read the log directory, which may be another
+  Starts that neither write nor read the log directory, which may be another
   machine's, have what `config.resolve` says.
 
   Args:
@@ -35,17 +35,20 @@ def _kept(values, given):
   """Returns what the run in `logdir` has to say, a dict of name to value."""
   value_of = lambda name: values.get(name, config_lib.SETTINGS[name].default)
   mode, task = value_of('mode'), value_of('task')
-  is_first_learner = task <= 0 and (
-      task < 0 or value_of('job_name') == 'learner')
-  if mode == 'train' and not is_first_learner:
+  job_name = value_of('job_name')
+  is_first_learner = task <= 0 and job_name != 'replay' and (
+      task < 0 or job_name == 'learner')
+  if mode == 'check' or mode == 'train' and not is_first_learner:
     return {}
   logdir = value_of('logdir')
   found = logdir_lib.read_config(logdir, mode)
   logdir_lib.refuse_another(
       logdir, found, {name: values[name] for name in given if name in values},
       logdir_lib.IDENTITY)
+  agent = found.get('agent', config_lib.SETTINGS['agent'].default)
   kept = {name: found[name] for name in config_lib.names_kept(mode)
-          if name in found}
+          if name in found and
+          config_lib.SETTINGS[name].agent in (None, agent)}
   left_out = {*given, *_chosen_names(kept)} if kept else ()
   return {name: value for name, value in kept.items() if name not in left_out}
 

@@ -16,8 +16,11 @@ from scalable_agent import networks
 from scalable_agent import trajectories
 from scalable_agent.assembly import memory
 from scalable_agent.environments import ArraySpec
+from scalable_agent.remote import protocol as remote_protocol
 from scalable_agent.replay import packed_unrolls
 from scalable_agent.replay import prioritized_sequences
+from scalable_agent.shared_replay import contents
+from scalable_agent.shared_replay import protocol
 from scalable_agent.suites import Facts
 
 _ATARI = Facts(6, (ArraySpec((84, 84, 4), np.dtype(np.uint8)),))
@@ -42,9 +45,15 @@ def _job(job_name, **values):
 
 @pytest.fixture(name='machine')
 def _machine(monkeypatch):
-  """Sets how many bytes the machine has."""
-  return lambda num_bytes: monkeypatch.setattr(
-      memory.machine_memory, 'total_bytes', lambda: num_bytes)
+  """Sets how many bytes the machine has, and how many of them are free."""
+
+  def has(num_bytes, num_free=None):
+    for name, value in dict(
+        total_bytes=num_bytes, free_bytes=num_free or num_bytes).items():
+      monkeypatch.setattr(
+          memory.machine_memory, name, lambda value=value: value)
+
+  return has
 
 
 # -- An unroll ----------------------------------------------------------------
@@ -132,6 +141,45 @@ def test_the_memory_of_replay_is_said(machine, caplog):
   assert not caplog.messages
 
 
+_REPLAY_JOB = _config(job_name='replay', replay_host='a:1')
+
+
+def test_a_replay_job_keeps_unrolls_and_nothing_else(machine, caplog):
+  caplog.set_level('INFO')
+  machine(25 * _GB)
+  memory.check(dataclasses.replace(_REPLAY_JOB, replay_capacity=50_000), None,
+               _ATARI)
+  assert caplog.messages == [
+      'Replay will take 8.56 GB of memory when it is full: '
+      '--replay_capacity=50000 unrolls of 171 kB.']
+  with pytest.raises(config_lib.ConfigError) as caught:
+    memory.check(dataclasses.replace(
+        _REPLAY_JOB, replay_capacity=10**8), None, _ATARI)
+  assert str(caught.value).startswith(
+      '--replay_capacity=100000000 cannot work: its unrolls of 171 kB')
+  assert memory.room() == 20 * _GB
+
+
+@pytest.mark.parametrize('facts', [_ATARI, _LANGUAGE, _VECTOR])
+@pytest.mark.parametrize('unroll_length', [1, 20])
+def test_the_bytes_of_a_replay_job_are_those_that_it_keeps(
+    facts, unroll_length):
+  config = _config(
+      level_name='pong' if facts is _ATARI else 'gym:CartPole-v1',
+      job_name='replay', replay_host='a:1', unroll_length=unroll_length)
+  agent = _agent(facts)
+  unroll = _filled_unroll(config, agent, facts)
+  layout = protocol.unroll_layout(config, facts, 1)
+  kept = contents.Contents(layout, 20, 10**9, 0)
+  for sequence in range(20):
+    kept.insert(layout.encode(remote_protocol.UnrollMessage(
+        np.uint64(1), np.int64(sequence + 1), np.int32(0), np.int64(0), (),
+        unroll.env_outputs, unroll.agent_outputs)), 1)
+  expected = 20 * memory.unroll_bytes(config, None, facts, is_packed=True)
+  # Names of arrays are as long as what Python keeps of each.
+  assert abs(kept.state.num_bytes - expected) < 20 * 600
+
+
 @pytest.mark.parametrize('config, flag', [
     (_config(queue_capacity=10**9), '--queue_capacity=1000000000'),
     (_config(num_actors=10**9, inference_maximum_batch_size=10**9),
@@ -163,8 +211,11 @@ def test_unrolls_that_are_too_long_for_any_number(machine):
 
 
 @pytest.mark.parametrize('config', [
-    # Replay that there is none of.
+    # Replay that there is none of, and that of a replay job.
     _config(replay_capacity=10**9),
+    _config(replay_capacity=10**9, replay_proportion=.5, replay_host='a:1'),
+    dataclasses.replace(_REPLAY_JOB, num_actors=10**9, queue_capacity=10**9,
+                        replay_capacity=9),
     # Environments of other processes.
     _job('learner', num_actors=10**9, envs_per_actor=10**9),
     # Whose learner keeps the unrolls.
@@ -251,17 +302,21 @@ def _reactor(**values):
   return _config(agent='reactor', **values)
 
 
-@pytest.mark.parametrize('num_steps', [2**17, 150_000, 2**18 - 1])
-def test_bytes_of_a_step_are_those_of_the_store_and_its_tree(num_steps):
-  config, facts = _reactor(replay_steps=num_steps), _FRAMES
+@pytest.mark.parametrize('frame_stack, facts', [(1, _FRAMES), (4, _ATARI)])
+@pytest.mark.parametrize('num_steps', [2**13, 10_000, 2**14 - 1])
+def test_bytes_of_a_step_are_those_of_the_store_and_its_tree(
+    num_steps, frame_stack, facts):
+  config = _reactor(
+      replay_steps=num_steps, replay_min_steps=1, frame_stack=frame_stack)
   replay = prioritized_sequences.PrioritizedSequences(
-      None, num_steps, 1, config.unroll_length, 5., .1, 0, None)
+      None, num_steps, 1, config.unroll_length, 5., .1, 0, None,
+      has_stacks=frame_stack == 4)
   unroll = trajectories.ActorOutput(
       'pong', (), *memory._entry(facts), policy_version=0)
   replay._store.add(unroll)
   taken = replay._store.nbytes + sum(
       array.nbytes for array in (replay._tree._counts, replay._tree._means))
-  needed = num_steps * memory.step_bytes(facts)
+  needed = num_steps * memory.step_bytes(config, facts)
   assert taken <= needed < 1.05 * taken
 
 
@@ -283,3 +338,23 @@ def test_more_steps_than_fit_are_refused(machine):
   most = int(message.rpartition('The largest value that fits is ')[2][:-1])
   assert 400_000 < most < 444_000
   memory.check(_reactor(replay_steps=most), _agent(_FRAMES), _FRAMES)
+
+
+def test_steps_have_to_fit_into_what_others_leave_free(machine):
+  """They are taken at once. Other buffers only fill with time."""
+  machine(64 * _GB, 8 * _GB)
+  with pytest.raises(config_lib.ConfigError) as caught:
+    memory.check(_reactor(), _agent(_FRAMES), _FRAMES)
+  message = str(caught.value)
+  assert message.startswith(
+      '--replay_steps=1000000 cannot work: its steps of 7.21 kB take 7.21 GB, '
+      'and of this machine\'s or container\'s memory 8 GB are free')
+  most = int(message.rpartition('The largest value that fits is ')[2][:-1])
+  assert most == int(.8 * 8 * _GB / memory.step_bytes(_reactor(), _FRAMES))
+  memory.check(_reactor(replay_steps=most), _agent(_FRAMES), _FRAMES)
+  with pytest.raises(config_lib.ConfigError, match=f'={most + 1} cannot work'):
+    memory.check(_reactor(replay_steps=most + 1), _agent(_FRAMES), _FRAMES)
+  machine(64 * _GB, 10**7)
+  with pytest.raises(config_lib.ConfigError, match='Not even --replay_min_'):
+    memory.check(_reactor(), _agent(_FRAMES), _FRAMES)
+  memory.check(_config(replay_proportion=.5), _AGENT, _ATARI)

@@ -69,6 +69,43 @@ def connections(arena, rng):
   return f'{count} of them'
 
 
+def replay_job(arena, rng):
+  """A learner whose replay job is killed, stopped, or asleep, and comes back.
+  """
+  port, = _free_ports(1)
+  done = []
+
+  def act(learner):
+    with contextlib.ExitStack() as stack:
+      start = lambda: stack.enter_context(arena.program(
+          f'--replay_host=localhost:{port}', '--job_name=replay',
+          logdir=arena.logdir + '.replay'))
+      job = start()
+      for _ in range(rng.randint(1, 3)):
+        if not learner.train_for(rng.uniform(0, 1)):
+          return
+        done.append(rng.choice((
+            signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)))
+        job.signal(done[-1])
+        learner.wait_until(learner.ended, rng.uniform(0, 3))
+        if done[-1] == signal.SIGSTOP:
+          job.signal(signal.SIGCONT)
+        elif rng.random() < .8:
+          job.wait()
+          job = start()
+      # It may be waiting for a job that is gone.
+      learner.signal(signal.SIGTERM)
+      learner.wait()
+      job.signal(signal.SIGTERM)
+      if not job.ended():
+        arena.found += words.check_exit(job.wait(), {0}, job.errors())
+      arena.found += words.check_lines(job.errors())
+
+  arena.start(act, arena_lib.STOPPED, f'--replay_host=localhost:{port}',
+              '--replay_proportion=0.5')
+  return ', '.join(signum.name for signum in done)
+
+
 def learners_differ(arena, rng):
   """Two learners with one setting that has to be alike, and is not."""
   name, value = rng.choice(_SHARED)

@@ -29,6 +29,22 @@ def environ():
           'PYTHONFAULTHANDLER': '1', 'CUDA_VISIBLE_DEVICES': '-1'}
 
 
+def start_process(arguments, stderr):
+  """Starts an interpreter that runs the experiment in a session of its own.
+
+  Args:
+    arguments: A list of the experiment's flags.
+    stderr: A descriptor that it writes to.
+
+  Returns:
+    A `subprocess.Popen`.
+  """
+  return subprocess.Popen(
+      [sys.executable, '-m', 'scalable_agent.experiment', *arguments],
+      cwd='/', stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+      stderr=stderr, env=environ(), start_new_session=True)
+
+
 class Program:
   """`python -m scalable_agent.experiment` in a session of its own.
 
@@ -55,12 +71,11 @@ class Program:
     # `nohup` and a shell's background have them ignored, which is inherited.
     previous = {signum: signal.signal(signum, signal.SIG_DFL)
                 for signum in (signal.SIGINT, signal.SIGHUP)}
-    self._process = subprocess.Popen(
-        [sys.executable, '-m', 'scalable_agent.experiment',
-         f'--logdir={self.logdir}', *arguments],
-        cwd='/', stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        # Not a file, for which a limit of file sizes would hold too.
-        stderr=subprocess.PIPE, env=environ(), start_new_session=True)
+    # Not a file, for which a limit of file sizes would hold too.
+    self._stderr, stderr = os.pipe()
+    self._process = start_process(
+        [f'--logdir={self.logdir}', *arguments], stderr)
+    os.close(stderr)
     for signum, handler in previous.items():
       signal.signal(signum, handler)
     self.pid = self._process.pid
@@ -83,11 +98,11 @@ class Program:
     self._over.set()
     for thread in self._threads:
       thread.join()
-    self._process.stderr.close()
+    os.close(self._stderr)
 
   def _read(self):
     while True:
-      some = os.read(self._process.stderr.fileno(), 1 << 16)
+      some = os.read(self._stderr, 1 << 16)
       if not some:
         return
       self._errors += some

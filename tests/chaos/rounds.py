@@ -39,4 +39,5 @@ KINDS = (
     ('away', shortages.away, 2),
     ('failed_saves', shortages.failed_saves, 2),
     ('connections', jobs.connections, 1),
+    ('replay_job', jobs.replay_job, 2),
     ('learners_differ', jobs.learners_differ, 1))

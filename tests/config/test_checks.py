@@ -355,3 +355,41 @@ def test_what_resolves_can_work(**numbers):
   layout = suites.choose_layout(config, config.num_actors)
   assert (config.inference_minimum_batch_size <=
           layout.num_pools * layout.minimum_batch_size)
+
+
+# -- Replay jobs --------------------------------------------------------------
+
+
+def test_a_replay_job_neither_plays_nor_trains_nor_writes():
+  config = config_lib.resolve(dict(
+      level_name='pong', job_name='replay', replay_host='a:1'))
+  assert config.is_replay_job and config.shares_replay
+  assert not (config.is_learner or config.is_actor_job or
+              config.writes_logdir or config.makes_environments)
+  assert config.num_learners == 1
+
+
+@pytest.mark.parametrize('values, message', [
+    (dict(replay_host=''), '--replay_host= cannot work: --job_name=replay'),
+    (dict(task=1), '--task=1 cannot work: there is one replay job'),
+    (dict(job_name='learner'), '--replay_host=a:1 cannot work: without '
+     '--replay_proportion'),
+    (dict(job_name='learner', replay_proportion=.5, use_lstm=True),
+     '--replay_state=stored cannot work: with --replay_host'),
+    (dict(job_name='learner', replay_proportion=.5, task=0,
+          learner_hosts=['b:1', 'c:2'], insecure_network=True),
+     '--replay_host=a:1 cannot work: several learners of one agent')])
+def test_what_cannot_share_replay_is_refused(values, message):
+  with pytest.raises(config_lib.ConfigError) as error:
+    config_lib.resolve(dict(dict(
+        level_name='pong', job_name='replay', replay_host='a:1'), **values))
+  assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize('values', [
+    dict(), dict(task=0), dict(task=0, job_name='actor'),
+    dict(use_lstm=True, replay_state='recomputed')])
+def test_learners_and_their_actors_may_share_replay(values):
+  config = config_lib.resolve(dict(dict(
+      level_name='pong', replay_host='a:1', replay_proportion=.5), **values))
+  assert not config.is_replay_job and config.shares_replay

@@ -16,7 +16,7 @@ _DEFAULTS = dict(
     logdir='/tmp/agent', mode='train', checkpoint='latest', video_dir='',
     export_dir='', profile_updates='', test_num_episodes=10,
     evaluate_every_frames=0,
-    task=-1, job_name='learner', learner_hosts=['localhost:8000'],
+    task=-1, job_name='learner', replay_host='', learner_hosts=['localhost:8000'],
     collective_hosts=[], envs_per_actor=1, inference='actor',
     auth_token_file='', tls_cert='', tls_key='', tls_ca='',
     insecure_network=False, total_environment_frames=10**9, num_actors=4,
@@ -33,7 +33,8 @@ _DEFAULTS = dict(
     clip_pg_rho_threshold=1., vtrace_lambda=1., replay_proportion=0.,
     replay_capacity=10_000, replay_state='stored', train_on_new=True,
     entropy_on_replay=True, trust_region_threshold=0., channel_multiplier=1,
-    environment_timeout_secs=600., dataset_path='',
+    environment_timeout_secs=600., environment_start_timeout_secs=3600.,
+    dataset_path='',
     level_cache_dir='',
     level_name='explore_goal_locations_small', width=96, height=72,
     full_action_set=False, network='deep', use_lstm=True, precision='float32',
@@ -45,7 +46,8 @@ _DEFAULTS = dict(
     queue_capacity=0, save_checkpoint_secs=120., keep_checkpoints=3,
     max_failed_saves=10, log_interval_secs=10., batch_timeout_secs=1200.)
 _CHOICES = dict(
-    mode=['train', 'test', 'export'], job_name=['learner', 'actor'],
+    mode=['train', 'test', 'export', 'check'],
+    job_name=['learner', 'actor', 'replay'],
     inference=['actor', 'learner'],
     architecture=['impala', 'a2c_sync_step', 'a2c_sync_trajectory', 'a3c'],
     agent=['impala', 'reactor'], policy_gradient=['beta_loo', 'tislr'],
@@ -67,7 +69,8 @@ def _own():
 
 def test_there_is_a_flag_for_every_setting_that_users_set():
   assert set(_own()) == set(_DEFAULTS)
-  assert set(config_lib.SETTINGS) == set(_DEFAULTS) | {'suite'}
+  assert set(config_lib.SETTINGS) == set(_DEFAULTS) | {
+      'suite', 'shares_replay'}
 
 
 @pytest.mark.parametrize('name', _DEFAULTS)

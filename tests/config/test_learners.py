@@ -19,6 +19,7 @@ _POLICY = 'It is about acting, whatever weights the policy has.'
 _TEST = 'Tests and exports have one process, which meets no other.'
 _FIRST = 'The first learner alone writes, by its own clock.'
 _DEVICES = 'How many devices it leaves for learning is compared instead.'
+_OWN_BUFFERS = 'Several learners of one agent have a buffer each.'
 _OWN_FILE = 'It names a file of this machine.'
 
 _MAY_DIFFER = dict(
@@ -45,6 +46,7 @@ _MAY_DIFFER = dict(
     dataset_path=_NO_ENVIRONMENTS,
     level_cache_dir=_NO_ENVIRONMENTS,
     environment_timeout_secs=_NO_ENVIRONMENTS,
+    environment_start_timeout_secs=_NO_ENVIRONMENTS,
     # Learning.
     architecture='Batched A2C and A3C are refused where there are several '
                  'learners.',
@@ -52,6 +54,7 @@ _MAY_DIFFER = dict(
     # Jobs.
     task='It tells the learners apart.',
     job_name='Actor jobs do not meet the learners like this.',
+    replay_host=_OWN_BUFFERS, shares_replay=_OWN_BUFFERS,
     collective_hosts='Learners that look for each other at other addresses do '
                      'not meet. Machines may know one address by two names.',
     envs_per_actor=_NO_ENVIRONMENTS,

@@ -53,7 +53,7 @@ _OTHERS = dict(
     replay_state='recomputed', train_on_new='false', entropy_on_replay='false',
     q_estimate='baseline',
     off_policy_correction='one_step', trust_region_threshold=.1,
-    architecture='a2c_sync_step')
+    architecture='a2c_sync_step', replay_host='a:1')
 
 
 def test_these_are_all_that_impala_has_alone():
@@ -70,6 +70,14 @@ def test_settings_of_impala_are_refused(name):
   assert message.endswith(
       'cannot work: it is a setting of --agent=impala, and this is '
       '--agent=reactor.')
+
+
+@pytest.mark.parametrize('agent, flag', [
+    ('reactor', 'vtrace_lambda=1.0'), ('reactor', 'architecture=impala'),
+    ('impala', 'retrace_lambda=1.0')])
+def test_they_are_refused_where_they_say_what_is_so_by_default_too(agent, flag):
+  assert 'it is a setting of --agent=' in command_line.message_of(
+      f'--agent={agent}', '--level_name=pong', f'--{flag}')
 
 
 @pytest.mark.parametrize('flag', [

@@ -274,7 +274,7 @@ def test_configurations_share_no_list():
     # It follows from the level.
     (dict(suite='atari'), "no setting 'suite' to give."),
     (dict(mode='tset'), '--mode=tset cannot work: it has to be train or test or '
-     'export.'),
+     'export or check.'),
     (dict(batch_size='8'), '--batch_size=8 cannot work: it has to be a whole '
      'number.'),
     (dict(batch_size=8.), '--batch_size=8.0 cannot work'),

@@ -119,8 +119,12 @@ _LOSS = {'entropy_cost', 'baseline_cost', 'discounting', 'reward_clipping',
     (config_lib.ACTORS, _WEIGHTS - {'suite'} | {
         'precision', 'unroll_length', 'inference', 'architecture'}),
     (config_lib.LEARNERS, _AGENT | _WEIGHTS | {'learner_hosts'}),
-    (config_lib.AGENT, _AGENT | {'architecture', 'warm_start'}),
+    (config_lib.AGENT, _AGENT | {
+        'architecture', 'warm_start', 'shares_replay'}),
     (config_lib.WORKERS, _LOSS),
+    (config_lib.REPLAY, {
+        'level_name', 'num_action_repeats', 'width', 'height',
+        'full_action_set', 'frame_stack', 'unroll_length', 'replay_state'}),
 ])
 def test_scopes(scope, expected):
   names = config_lib.names(scope)

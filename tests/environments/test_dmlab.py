@@ -399,10 +399,11 @@ def _kill_some_workers(logdir, stop, killed):
   while len(killed) < 3 and not stop.wait(.4):
     if not metrics.exists() or not metrics.read_text():
       continue
-    workers = [child for child in psutil.Process().children()
-               if 'scalable_agent.environments.worker' in child.cmdline()]
-    if workers:
-      with contextlib.suppress(psutil.NoSuchProcess):
+    # One that has just been replaced may be gone by now.
+    with contextlib.suppress(psutil.NoSuchProcess):
+      workers = [child for child in psutil.Process().children()
+                 if 'scalable_agent.environments.worker' in child.cmdline()]
+      if workers:
         workers[rng.integers(len(workers))].kill()
         killed.append(workers)
 

@@ -2,6 +2,8 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -29,7 +31,9 @@ def test_fetches_what_was_written(local, tmp_path):
   assert local.fetch('key', str(tmp_path / 'fetched')) is True
   assert (tmp_path / 'fetched').read_text() == 'a map'
   assert local.fetch('other', str(tmp_path / 'none')) is False
-  assert os.listdir(tmp_path / 'cache' / 'maps') == ['key']
+  # Others wait for what this process compiles now.
+  assert sorted(os.listdir(tmp_path / 'cache' / 'maps')) == [
+      'key', 'other.lock']
 
 
 def test_another_instance_on_the_same_directory(local, tmp_path):
@@ -51,8 +55,9 @@ def test_a_file_has_its_name_only_once_it_is_whole(local, tmp_path,
   with pytest.raises(KeyboardInterrupt):
     local.write('key', _write(tmp_path / 'map.pk3', 'a map'))
   monkeypatch.undo()
-  assert not local.fetch('key', str(tmp_path / 'fetched'))
   assert not os.listdir(tmp_path / 'cache' / 'maps')
+  assert not local.fetch('key', str(tmp_path / 'fetched'))
+  assert os.listdir(tmp_path / 'cache' / 'maps') == ['key.lock']
 
 
 def test_a_cache_that_fails_is_only_slow(local, tmp_path, monkeypatch, capfd):
@@ -120,3 +125,70 @@ assert 'tensorflow' not in sys.modules
   subprocess.run([sys.executable, '-c', program], check=True, timeout=110)
   assert (tmp_path / 'fetched').read_text() == 'a map'
   assert os.listdir(tmp_path / 'maps') == ['key']
+
+
+def _fetch_at_once(directory, key, target, count, compile_map):
+  """Fetches a map for several engines; returns how many had to compile it."""
+  barrier = threading.Barrier(count)
+  found = []
+
+  def fetch(i):
+    cache = level_cache.LocalLevelCache(directory)
+    path = f'{target}{i}'
+    barrier.wait()
+    found.append(cache.fetch(key, path))
+    if not found[-1]:
+      compile_map(path)
+      cache.write(key, path)
+    with open(path) as f:
+      assert f.read() == 'a map'
+
+  threads = [threading.Thread(target=fetch, args=(i,)) for i in range(count)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  assert len(found) == count
+  return found.count(False)
+
+
+def test_one_compiles_what_several_want(tmp_path):
+  def compile_map(path):
+    time.sleep(.5)
+    with open(path, 'w') as f:
+      f.write('a map')
+
+  for key in ('a', 'b'):
+    assert _fetch_at_once(
+        tmp_path / 'maps', key, tmp_path / 'map', 4, compile_map) == 1
+  assert sorted(os.listdir(tmp_path / 'maps')) == ['a', 'b']
+
+
+def test_who_waits_for_one_that_is_killed_compiles_itself(tmp_path):
+  program = f'''
+from scalable_agent import environments
+cache = environments.LocalLevelCache({str(tmp_path)!r})
+assert not cache.fetch('key', {str(tmp_path / 'map')!r})
+print('compiling', flush=True)
+input()
+'''
+  with subprocess.Popen([sys.executable, '-c', program], text=True,
+                        stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    assert other.stdout.readline() == 'compiling\n'
+    killer = threading.Timer(.5, other.kill)
+    killer.start()
+    start = time.monotonic()
+    cache = level_cache.LocalLevelCache(tmp_path)
+    assert not cache.fetch('key', str(tmp_path / 'mine'))
+    assert .2 < time.monotonic() - start < 60
+
+
+def test_who_has_waited_for_long_compiles_itself(tmp_path):
+  first = level_cache.LocalLevelCache(tmp_path)
+  assert not first.fetch('key', str(tmp_path / 'map'))
+  other = level_cache.LocalLevelCache(tmp_path, compile_timeout_secs=.3)
+  assert not other.fetch('key', str(tmp_path / 'mine'))
+  # The first one wants another map now.
+  assert not first.fetch('another', str(tmp_path / 'map'))
+  patient = level_cache.LocalLevelCache(tmp_path)
+  assert not patient.fetch('key', str(tmp_path / 'mine'))

@@ -391,7 +391,9 @@ def test_exception_while_another_step_is_under_way(make_pool):
     ('exit', ['exited with status 23', 'emulator: out of cheese',
               'emulator: good bye']),
     ('abort', ['was killed by SIGABRT; it last printed: Fatal Python error: '
-               'Aborted | ', 'fakes.py', 'in step | '])])
+               'Aborted | ', 'fakes.py', 'in step | ']),
+    ('check', ['was killed by SIGABRT; it last printed: F1123 12:00:00 '
+               'engine.cc:12] Check failed: map != nullptr | Fatal Python'])])
 def test_crash_in_step(make_pool, monkeypatch, failure, expected):
   monkeypatch.delenv('PYTHONUNBUFFERED', raising=False)
   pool = make_pool(
@@ -403,6 +405,30 @@ def test_crash_in_step(make_pool, monkeypatch, failure, expected):
   assert '\n' not in message
   for text in expected:
     assert text in message
+
+
+def test_a_slow_start_is_told_of(make_pool, monkeypatch, caplog):
+  monkeypatch.setattr(process_pool, '_NOTICE_SECONDS', .2)
+  caplog.set_level('INFO')
+  pool = make_pool(
+      [dict(level_name=f'level {i}', seconds=1.5 * (i > 0)) for i in range(3)],
+      'slow_to_start', num_processes=3)
+  seen = set()
+  while len(seen) < 3:
+    assert not pool.has_started
+    output = pool.recv()
+    seen.update(output.ids.tolist())
+    pool.send(output.ids, np.zeros_like(output.ids))
+  notices = [record.getMessage() for record in caplog.records]
+  assert ('1 of 3 environments have started, waiting for level 1, level 2'
+          in notices)
+  count = len(caplog.records)
+  for _ in range(3):
+    output = pool.recv()
+    time.sleep(.3)
+    pool.send(output.ids, np.zeros_like(output.ids))
+  assert pool.has_started
+  assert len(caplog.records) == count
 
 
 def test_killed_worker(make_pool):

@@ -420,3 +420,19 @@ def test_chaos(make_pool):
         os.kill(rng.choice(pids), signal.SIGKILL)
     pool.send(output.ids, np.zeros_like(output.ids))
   assert pool.num_replaced >= 10
+
+
+def test_the_first_start_has_a_limit_of_its_own(make_pool):
+  slow = [dict(seconds=1.5)]
+  pool = make_pool(slow, 'slow_to_start', step_timeout_seconds=.5,
+                   start_timeout_seconds=LONG)
+  assert pool.recv().ids.tolist() == [0]
+  assert pool.num_replaced == 0
+
+
+def test_a_first_start_that_takes_too_long_ends_the_pool(make_pool):
+  pool = make_pool([dict(seconds=1000.)], 'slow_to_start',
+                   step_timeout_seconds=LONG, start_timeout_seconds=2.)
+  with pytest.raises(PoolError, match=r'no answer within 2 s '
+                     r'\(--environment_start_timeout_secs\)'):
+    pool.recv()

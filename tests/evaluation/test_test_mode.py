@@ -18,9 +18,9 @@ from scalable_agent import suites
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
+from scalable_agent.checkpoints import checkpoint
 from scalable_agent.environments import atari
 from scalable_agent.evaluation import test_mode
-from scalable_agent.training import checkpoint
 
 pytestmark = pytest.mark.usefixtures('bounded')
 

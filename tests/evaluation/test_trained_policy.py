@@ -7,8 +7,8 @@ import scalable_agent
 from scalable_agent import config as config_lib
 from scalable_agent import environments
 from scalable_agent import policy as policy_lib
+from scalable_agent.checkpoints import checkpoint
 from scalable_agent.environments import dmlab
-from scalable_agent.training import checkpoint
 from tests.evaluation import trained_runs
 
 _T, _B = 5, 3

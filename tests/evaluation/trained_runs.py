@@ -6,7 +6,7 @@ from scalable_agent import suites
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
-from scalable_agent.training import checkpoint
+from scalable_agent.checkpoints import checkpoint
 from scalable_agent.training import logdir as logdir_lib
 from scalable_agent.training import run_config
 

@@ -11,6 +11,7 @@ import pytest
 from scalable_agent.jobs import actor_job
 from scalable_agent.training import run as run_lib
 from tests import test_experiment
+from tests.test_experiment import Preloaded
 from tests.test_experiment import Program
 from tests.test_experiment import run_main  # pylint: disable=unused-import
 
@@ -27,7 +28,8 @@ def _free_port():
 class Jobs:
   """Starts jobs that belong together, and ends them with the test."""
 
-  def __init__(self, directory, *flags):
+  def __init__(self, directory, *flags, program=Preloaded):
+    self._program = program
     self._directory = directory
     self._flags = (
         f'--learner_hosts=localhost:{_free_port()}', '--envs_per_actor=2',
@@ -43,18 +45,24 @@ class Jobs:
       program.__exit__()
 
   def _start(self, name, *flags):
-    program = Program(self._directory / name, *self._flags, *flags)
+    program = self._program(self._directory / name, *flags)
     self._programs.append(program)
     return program
 
-  def actor(self, task, *flags):
-    return self._start(
-        f'actor{task}', '--job_name=actor', f'--task={task}', *flags)
+  def actor(self, task):
+    return self._start(f'actor{task}', *self.actor_flags(task))
 
   def learner(self, *flags):
-    return self._start(
-        'learner', '--job_name=learner', '--task=0', '--batch_size=2',
-        '--log_interval_secs=0.2', '--save_checkpoint_secs=0.5', *flags)
+    return self._start('learner', *self.learner_flags(), *flags)
+
+  def actor_flags(self, task):
+    """Its flags without --logdir, for `run_main` too."""
+    return *self._flags, '--job_name=actor', f'--task={task}'
+
+  def learner_flags(self):
+    """Its flags without --logdir, for `run_main` too."""
+    return (*self._flags, '--job_name=learner', '--task=0', '--batch_size=2',
+            '--log_interval_secs=0.2', '--save_checkpoint_secs=0.5')
 
   def frames(self):
     return max(test_experiment._frames(self.logdir), default=0)
@@ -75,8 +83,9 @@ def _assert_ends_well(*programs):
 
 
 def test_jobs_train_to_the_end_with_inference_at_the_learner(tmp_path):
+  total = 8000
   with Jobs(tmp_path, '--level_name=gym:CartPole-v1',
-            '--inference=learner') as jobs:
+            '--inference=learner', program=Program) as jobs:
     # Actors may come first.
     actors = [jobs.actor(i) for i in range(3)]
     for actor in actors:
@@ -88,14 +97,17 @@ def test_jobs_train_to_the_end_with_inference_at_the_learner(tmp_path):
     assert actors[2].wait(_STOP_SECONDS) == 0
     assert actors[2].processes() == []
 
-    learner = jobs.learner('--total_environment_frames=20000')
+    learner = jobs.learner(f'--total_environment_frames={total}')
+    _says(learner, 'has joined')
+    with open(f'/proc/{learner.pid}/maps') as f:
+      assert 'tensorflow' in f.read()
     _assert_ends_well(learner, *actors[:2])
     assert learner.output().count('has joined') == 2
     for actor in actors[:2]:
       assert 'Training is done' in actor.output()
       assert not os.path.exists(actor.logdir)
     metrics = test_experiment._metrics(jobs.logdir)
-    assert metrics[-1]['frames'] == 20000 == jobs.checkpoint()
+    assert metrics[-1]['frames'] == total == jobs.checkpoint()
     assert metrics[-1]['actor_jobs'] == 2
     assert max(m['inference_batch_mean'] for m in metrics) > 1
     # Of no request there is no mean.
@@ -107,18 +119,16 @@ def test_jobs_train_to_the_end_with_inference_at_the_learner(tmp_path):
     rows = test_experiment._episodes(jobs.logdir)
     assert len(rows) > 50
     assert all(float(r[2]) == int(r[3]) >= 8 for r in rows)
-    assert sum(int(r[3]) for r in rows) < 20000 + 200 * 20
+    assert sum(int(r[3]) for r in rows) < total + 200 * 20
 
 
-def test_jobs_outlive_each_other(tmp_path):
+def test_jobs_outlive_each_other(tmp_path, run_main):
   endless = '--total_environment_frames=1000000000'
   with Jobs(tmp_path, _SLOW_LEVEL) as jobs:
     learner = jobs.learner(endless)
     actors = [jobs.actor(i) for i in range(2)]
     _says(learner, 'has joined', 2)
     learner.wait_for(lambda: jobs.frames() > 0, 'trains')
-    with open(f'/proc/{actors[0].pid}/maps') as f:
-      assert 'tensorflow' in f.read()
     process = psutil.Process(actors[0].pid)
     niceness = [worker.nice() for worker in process.children()]
     assert niceness and min(niceness) > process.nice()
@@ -127,14 +137,16 @@ def test_jobs_outlive_each_other(tmp_path):
     # away; one sleeps.
     actors[0].signal(signal.SIGKILL)
     actors[0] = jobs.actor(0)
-    stranger = jobs.actor(2, '--unroll_length=7')
     actors[1].signal(signal.SIGSTOP)
     time.sleep(1.)
     actors[1].signal(signal.SIGCONT)
-    assert stranger.wait() == 1
-    last = stranger.output().splitlines()[-1]
-    assert last.startswith('Error: ') and 'Traceback' not in stranger.output()
-    assert '--unroll_length is 20 at the learner, 7 at the actor' in last
+    with pytest.MonkeyPatch.context() as monkeypatch:
+      # Which an actor job sets.
+      monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '-1')
+      stranger = run_main(f'--logdir={tmp_path}/actor2', *jobs.actor_flags(2),
+                          '--unroll_length=7')
+    error = test_experiment._error_of(stranger)
+    assert '--unroll_length is 20 at the learner, 7 at the actor' in error
     _says(learner, 'has joined', 3)
 
     # The learner is killed, and resumes from its last checkpoint.

@@ -34,3 +34,38 @@ def test_initial_weights_are_glorot_uniform():
   # The kernel that TensorFlow 1's default initializer draws is like it.
   oracle = tf.compat.v1.glorot_uniform_initializer(seed=2)([400, 400]).numpy()
   agents.assert_uniform('oracle', oracle, (6 / 800) ** .5)
+
+
+def test_lstms_side_by_side_are_lstms_one_by_one():
+  """Outputs, last states and gradients, over episodes that end."""
+  rng = np.random.default_rng(0)
+  normal = lambda *shape: tf.constant(rng.normal(size=shape), tf.float32)
+  names = ['a', 'b']
+  params = {name + part: normal(*shape) for name in names
+            for part, shape in (('/w', (5 + 7, 4 * 7)), ('/b', (4 * 7,)))}
+  gates = [normal(6, 3, 4 * 7) for _ in names]
+  states = [networks.LSTMState(normal(3, 7), normal(3, 7)) for _ in names]
+  done = tf.constant(rng.random([6, 3]) < .4)
+  with tf.GradientTape(persistent=True) as tape:
+    tape.watch(params)
+    outputs, last = lstm.lstm_unrolls(params, names, gates, done, states)
+    expected, expected_last = zip(*(
+        lstm.lstm_unroll(params, *each, done, state)
+        for *each, state in zip(names, gates, states)))
+    losses = [tf.reduce_sum(tf.concat(values, 1)**3)
+              for values in (outputs, expected)]
+  for mine, theirs in zip(outputs, expected):
+    agents.assert_close(mine, theirs)
+  for mine, theirs in zip(last, expected_last):
+    agents.assert_close(mine, theirs)
+  kernels = [params[name + '/w'] for name in names]
+  mine, theirs = (tape.gradient(loss, kernels) for loss in losses)
+  for one, other in zip(mine, theirs):
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+  # Step by step, each with what is left of its state.
+  state = states[1]
+  for t in range(6):
+    state = networks.lstm_step(
+        params, 'b', gates[1][t], lstm.reset(state, done[t]))
+    np.testing.assert_allclose(
+        outputs[1][3 * t:3 * t + 3], state.h, rtol=1e-5, atol=1e-5)

@@ -38,6 +38,17 @@ def test_a_machine_without_groups(tmp_path):
   assert machine_memory.total_bytes(tmp_path) == _BYTES
 
 
+def test_what_is_free_is_within_the_limit(tmp_path):
+  _write(tmp_path, proc__meminfo=_MEMINFO + 'MemAvailable:    4096 kB\n',
+         proc__self__cgroup='0::/\n')
+  assert machine_memory.free_bytes(tmp_path) == 4096 * 1024
+  _write(tmp_path, sys__fs__cgroup__memory_max='3\n')
+  (tmp_path / 'sys/fs/cgroup/memory_max').rename(
+      tmp_path / 'sys/fs/cgroup/memory.max')
+  assert machine_memory.free_bytes(tmp_path) == 3
+  assert machine_memory.free_bytes(tmp_path / 'nowhere') is None
+
+
 @pytest.mark.parametrize('cgroup, files, expected', [
     # Version 2: a container that sees its group as the root, or a group and
     # those that it is in.

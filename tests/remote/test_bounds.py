@@ -13,10 +13,10 @@ import pytest
 
 from scalable_agent.process import open_files
 from scalable_agent.remote import calls as calls_lib
-from scalable_agent.remote import client as client_lib
+from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
-from scalable_agent.remote import service as service_lib
+from scalable_agent.remote import server as server_lib
 from scalable_agent.remote import sessions as sessions_lib
 from tests.remote import raw_http2
 from tests.remote import remote_parts
@@ -34,10 +34,10 @@ _MAX_THREADS = 50
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-  monkeypatch.setattr(service_lib, '_CHECK_SECONDS', .02)
-  monkeypatch.setattr(service_lib, '_CLOSE_GRACE_SECONDS', .1)
-  monkeypatch.setattr(client_lib, '_FIRST_WAIT_SECONDS', .02)
-  monkeypatch.setattr(client_lib, '_LONGEST_WAIT_SECONDS', .1)
+  monkeypatch.setattr(server_lib, '_CHECK_SECONDS', .02)
+  monkeypatch.setattr(server_lib, '_CLOSE_GRACE_SECONDS', .1)
+  monkeypatch.setattr(link_lib, '_FIRST_WAIT_SECONDS', .02)
+  monkeypatch.setattr(link_lib, '_LONGEST_WAIT_SECONDS', .1)
 
 
 class _GoodActor:
@@ -108,7 +108,7 @@ def _is_open(connection):
 
 def test_connections_are_bounded_and_a_good_actor_is_not_disturbed(
     monkeypatch, caplog):
-  monkeypatch.setattr(service_lib, '_MAX_CONNECTIONS', 20)
+  monkeypatch.setattr(server_lib, '_MAX_CONNECTIONS', 20)
   with remote_parts.Learner(security=_SECURITY) as learner:
     with _GoodActor(learner) as actor, contextlib.ExitStack() as stack:
       before = open_files.count()
@@ -129,21 +129,21 @@ def test_connections_are_bounded_and_a_good_actor_is_not_disturbed(
 def test_the_limit_of_open_files_bounds_connections(monkeypatch):
   monkeypatch.setattr(open_files, 'limit', lambda: 1024)
   monkeypatch.setattr(open_files, 'count', lambda: 100)
-  assert service_lib._max_connections('127.0.0.1:0') == 1024 - 100 - 128
+  assert server_lib._max_connections('127.0.0.1:0') == 1024 - 100 - 128
   # At each of two addresses.
   monkeypatch.setattr(
-      service_lib.socket, 'getaddrinfo', lambda *unused, **unused_too: [1, 2])
-  assert service_lib._max_connections('localhost:0') == (1024 - 228) // 2
+      server_lib.socket, 'getaddrinfo', lambda *unused, **unused_too: [1, 2])
+  assert server_lib._max_connections('localhost:0') == (1024 - 228) // 2
   monkeypatch.setattr(open_files, 'limit', lambda: 1 << 30)
-  assert service_lib._max_connections('localhost:0') == 4096
+  assert server_lib._max_connections('localhost:0') == 4096
   monkeypatch.setattr(open_files, 'limit', lambda: 200)
-  assert service_lib._max_connections('localhost:0') == 1
+  assert server_lib._max_connections('localhost:0') == 1
 
 
 def test_a_connection_whose_call_is_refused_is_told_so_and_closed(
     monkeypatch, caplog):
   """gRPC takes it for used, since it makes calls."""
-  monkeypatch.setattr(service_lib, '_CHECK_SECONDS', 60.)
+  monkeypatch.setattr(server_lib, '_CHECK_SECONDS', 60.)
   with remote_parts.Learner(security=_SECURITY) as learner:
     with _GoodActor(learner) as actor, contextlib.ExitStack() as stack:
       for _ in range(2):
@@ -162,7 +162,7 @@ def test_a_connection_whose_call_is_refused_is_told_so_and_closed(
 
 def test_connections_of_which_no_call_is_let_in_are_closed(monkeypatch):
   """Such as calls that have not even sent their headers."""
-  monkeypatch.setattr(service_lib, '_UNKNOWN_SECONDS', .2)
+  monkeypatch.setattr(server_lib, '_UNKNOWN_SECONDS', .2)
   with remote_parts.Learner(security=_SECURITY) as learner:
     with _GoodActor(learner) as actor, contextlib.ExitStack() as stack:
       silent = stack.enter_context(raw_http2.Connection(learner.port))
@@ -175,7 +175,7 @@ def test_connections_of_which_no_call_is_let_in_are_closed(monkeypatch):
 
 def test_connections_that_never_speak_are_closed(monkeypatch):
   monkeypatch.setattr(protocol, '_HANDSHAKE_MS', 200)
-  monkeypatch.setattr(service_lib, '_UNKNOWN_SECONDS', 60.)
+  monkeypatch.setattr(server_lib, '_UNKNOWN_SECONDS', 60.)
   with remote_parts.Learner(security=_SECURITY) as learner:
     with contextlib.ExitStack() as stack:
       idle = [_connect(stack, learner.port) for _ in range(5)]
@@ -202,7 +202,7 @@ def test_a_session_keeps_little_of_its_levels(acts, num_bytes):
   with remote_parts.Learner(**options) as learner:
     with remote_parts.Raw(learner.port) as raw:
       session = raw.hello(levels=['easy', 'hard'] * 250)
-      levels = learner.service._methods.sessions.find(session).levels
+      levels = learner.service._methods.sessions.find(session).about
       assert levels.nbytes == num_bytes and levels.tolist() == (
           [0, 1] * 250 if acts else [])
 
@@ -268,7 +268,7 @@ def test_open_calls_take_no_threads(method, monkeypatch):
   monkeypatch.setattr(calls_lib, '_MAX_STREAMS_PER_SESSION', 1000)
   with remote_parts.Learner(
       security=_SECURITY, make_actor=lambda levels: None) as learner:
-    calls = learner.service._calls
+    calls = learner.service._server.calls
     with _GoodActor(learner) as actor, contextlib.ExitStack() as stack:
       session = _session(learner)
       before = _num_threads()
@@ -293,8 +293,8 @@ def test_actors_that_wait_for_room_take_no_threads():
                         remote_parts.put_message(session, 1))
         connections.append(connection)
       remote_parts.wait_until(
-          lambda: len(learner.service._calls) == 100 and
-          len(learner.service._calls.silent) == 1)
+          lambda: len(learner.service._server.calls) == 100 and
+          len(learner.service._server.calls.silent) == 1)
       assert _num_threads() - before < _MAX_THREADS
       learner.drain(100)
       for connection in connections:
@@ -312,7 +312,7 @@ def test_threads_that_acted_return(monkeypatch):
 
   with remote_parts.Learner(make_actor=lambda levels: Slow(),
                             max_environments=4) as learner:
-    threads = learner.service._threads
+    threads = learner.service._server.threads
     monkeypatch.setattr(threads, '_idle_seconds', .2)
     steps = test_service._steps(num_environments=1)
     with contextlib.ExitStack() as stack:
@@ -329,7 +329,7 @@ def test_threads_that_acted_return(monkeypatch):
             lambda c=connection: c.look(.01) or c.answers)
       # The streams are still there.
       remote_parts.wait_until(lambda: not len(threads))
-      assert len(learner.service._calls) == 60
+      assert len(learner.service._server.calls) == 60
 
 
 @pytest.mark.parametrize('method', remote_parts.METHODS)
@@ -339,7 +339,7 @@ def test_open_calls_starve_nobody(method, monkeypatch, caplog):
   monkeypatch.setattr(calls_lib, '_PATIENCE_SECONDS', .05)
   with remote_parts.Learner(
       security=_SECURITY, make_actor=lambda levels: None) as learner:
-    calls = learner.service._calls
+    calls = learner.service._server.calls
     with contextlib.ExitStack() as stack:
       sessions = [_session(learner) for _ in range(4)]
       connections = _open_calls(
@@ -363,13 +363,13 @@ def test_open_calls_starve_nobody(method, monkeypatch, caplog):
 
 def test_bytes_under_way_are_bounded(monkeypatch):
   """Parts of large messages, and answers that nobody reads."""
-  monkeypatch.setattr(service_lib, '_max_bytes', lambda: 38 << 20)
+  monkeypatch.setattr(server_lib, '_max_bytes', lambda share: 38 << 20)
   monkeypatch.setattr(calls_lib, '_PATIENCE_SECONDS', .05)
   large = protocol.weights_layout({'w': np.zeros([1 << 20], np.float32)})
   with remote_parts.Learner(
       security=_SECURITY, weights_layout=large) as learner:
     learner.service.update({'w': np.zeros([1 << 20], np.float32)}, 1)
-    calls = learner.service._calls
+    calls = learner.service._server.calls
     with contextlib.ExitStack() as stack:
       connections = _open_calls(stack, learner, 9)
       for connection in connections:
@@ -401,7 +401,7 @@ def test_silent_streams_end_and_a_good_actor_opens_another(monkeypatch, caplog):
       version = client.get_weights(-1)[1]
       for i in range(3):
         client.put_unrolls([remote_parts.make_unroll(i, version)])
-        remote_parts.wait_until(lambda: not len(learner.service._calls))
+        remote_parts.wait_until(lambda: not len(learner.service._server.calls))
     taken = learner.take(3)
     assert not len(learner.queue)
   for i, unroll in enumerate(taken):
@@ -421,7 +421,7 @@ def test_a_stream_for_each_of_many_breakdowns(monkeypatch):
         waiting.append(
             raw.future('PutUnroll', remote_parts.put_message(session, 2)))
         time.sleep(.02)
-      remote_parts.wait_until(lambda: len(learner.service._calls) == 4)
+      remote_parts.wait_until(lambda: len(learner.service._server.calls) == 4)
       learner.drain(2)
       assert waiting[-1].result() == b''
       assert [call.code() for call in waiting[:6]] == (
@@ -434,9 +434,9 @@ def test_streams_of_a_connection_are_bounded():
   with remote_parts.Learner(security=_SECURITY) as learner:
     with contextlib.ExitStack() as stack:
       _open_calls(stack, learner, 200, per_connection=200)
-      remote_parts.wait_until(lambda: len(learner.service._calls) == 32)
+      remote_parts.wait_until(lambda: len(learner.service._server.calls) == 32)
       time.sleep(.1)
-      assert len(learner.service._calls) == 32
+      assert len(learner.service._server.calls) == 32
 
 
 def test_who_finds_no_room_is_told_to_come_again(monkeypatch):
@@ -447,8 +447,8 @@ def test_who_finds_no_room_is_told_to_come_again(monkeypatch):
       raw.unary('PutUnroll', remote_parts.put_message(session, 1))
       waiting = raw.future('PutUnroll', remote_parts.put_message(session, 2))
       remote_parts.wait_until(
-          lambda: len(learner.service._calls) == 1 and
-          not learner.service._calls.silent)
+          lambda: len(learner.service._server.calls) == 1 and
+          not learner.service._server.calls.silent)
       time.sleep(.1)
       code, details = raw.get_weights(session, -1)
       assert code == grpc.StatusCode.UNAVAILABLE
@@ -468,7 +468,7 @@ def test_all_sessions_at_work_leave_no_room_for_another(monkeypatch, caplog):
       session = raw.hello()
       raw.unary('PutUnroll', remote_parts.put_message(session, 1))
       waiting = raw.future('PutUnroll', remote_parts.put_message(session, 2))
-      remote_parts.wait_until(lambda: not learner.service._calls.silent)
+      remote_parts.wait_until(lambda: not learner.service._server.calls.silent)
       with remote_parts.client_of(learner) as client:
         asking = remote_parts.Thread(client.get_weights, -1)
         remote_parts.wait_until(

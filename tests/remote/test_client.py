@@ -14,6 +14,7 @@ from scalable_agent import trajectories
 from scalable_agent.jobs import policy_at_learner
 from scalable_agent.process import timing
 from scalable_agent.remote import client as client_lib
+from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import service as service_lib
 from scalable_agent.remote import stream as stream_lib
@@ -27,22 +28,22 @@ _CLOSE_SECONDS = 5.
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-  monkeypatch.setattr(client_lib, '_FIRST_WAIT_SECONDS', .05)
-  monkeypatch.setattr(client_lib, '_LONGEST_WAIT_SECONDS', .2)
+  monkeypatch.setattr(link_lib, '_FIRST_WAIT_SECONDS', .05)
+  monkeypatch.setattr(link_lib, '_LONGEST_WAIT_SECONDS', .2)
 
 
 def test_backoff_doubles_with_jitter(monkeypatch):
   monkeypatch.undo()
-  backoff = client_lib.Backoff()
-  first, longest = (client_lib._FIRST_WAIT_SECONDS,
-                    client_lib._LONGEST_WAIT_SECONDS)
+  backoff = link_lib.Backoff()
+  first, longest = (link_lib._FIRST_WAIT_SECONDS,
+                    link_lib._LONGEST_WAIT_SECONDS)
   for _ in range(2):
     for i in range(20):
       seconds = backoff.next()
       middle = min(first * 2**i, longest)
       assert .5 * middle <= seconds <= 1.5 * middle
     backoff.reset()
-  assert len({client_lib.Backoff().next() for _ in range(10)}) > 1
+  assert len({link_lib.Backoff().next() for _ in range(10)}) > 1
 
 
 def test_an_actor_may_come_first(caplog):

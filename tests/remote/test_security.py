@@ -16,6 +16,7 @@ import grpc
 import pytest
 
 from scalable_agent.remote import client as client_lib
+from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
 from tests.remote import remote_parts
@@ -248,8 +249,8 @@ def _tls(authority, name, ca, token=b'', hours=_PRESENT):
 
 @pytest.fixture
 def short_waits(monkeypatch):
-  monkeypatch.setattr(client_lib, '_FIRST_WAIT_SECONDS', .05)
-  monkeypatch.setattr(client_lib, '_LONGEST_WAIT_SECONDS', .2)
+  monkeypatch.setattr(link_lib, '_FIRST_WAIT_SECONDS', .05)
+  monkeypatch.setattr(link_lib, '_LONGEST_WAIT_SECONDS', .2)
 
 
 def _works(learner, security):

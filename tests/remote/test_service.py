@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from scalable_agent.remote import client as client_lib
+from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import protocol
+from scalable_agent.remote import server as server_lib
 from scalable_agent.remote import service as service_lib
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
@@ -192,7 +194,7 @@ def test_an_unroll_that_was_sent_again_is_taken_once():
 
 
 def test_resends_that_nobody_waits_for_end(monkeypatch):
-  monkeypatch.setattr(service_lib, '_CHECK_SECONDS', .05)
+  monkeypatch.setattr(server_lib, '_CHECK_SECONDS', .05)
   with remote_parts.Learner(capacity=1) as learner:
     with remote_parts.Raw(learner.port) as raw:
       session = raw.hello()
@@ -243,7 +245,7 @@ def test_a_forgotten_actor_says_hello_again(monkeypatch):
     def __init__(self):
       super().__init__(capacity=1)
   monkeypatch.setattr(sessions_lib, 'Sessions', One)
-  monkeypatch.setattr(client_lib, '_FIRST_WAIT_SECONDS', .02)
+  monkeypatch.setattr(link_lib, '_FIRST_WAIT_SECONDS', .02)
   with remote_parts.Learner() as learner:
     with remote_parts.client_of(learner) as a:
       version = a.get_weights(-1)[1]

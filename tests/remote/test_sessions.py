@@ -24,7 +24,7 @@ def test_numbers_find_their_sessions():
   sessions = sessions_lib.Sessions()
   numbers = [sessions.add([i]) for i in range(20)]
   assert len(set(numbers)) == 20 and min(numbers) > 2**40
-  assert [sessions.find(n).levels for n in numbers] == [
+  assert [sessions.find(n).about for n in numbers] == [
       [i] for i in range(20)]
   assert sessions.find(min(numbers) - 1) is None
 
@@ -65,7 +65,7 @@ def test_who_comes_back_is_known_by_the_numbers(clock):
   assert not sessions.find_again(unused, [4])
   session = sessions.find(used)
   assert (session.sequence, session.episode_sequence) == (7, 3)
-  assert session.levels == [4]
+  assert session.about == [4]
 
 
 def test_of_the_past_no_more_is_kept_than_so_much(monkeypatch):
@@ -108,7 +108,7 @@ def test_recent_ones(clock):
   a, b = sessions.add(['a']), sessions.add(['b'])
   with sessions.find(a):
     clock.now += 61
-    assert [s.levels for s in sessions.recent()] == [['a']]
+    assert [s.about for s in sessions.recent()] == [['a']]
   assert len(sessions.recent()) == 1
   with sessions.find(b):
     pass

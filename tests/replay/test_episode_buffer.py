@@ -74,7 +74,7 @@ def test_finds_the_whole_episodes_in_what_is_kept(
       play, num_unrolls, length, num_unrolls - kept[play.name])}
   assert set(_drawn(buffer, length, 12 * len(expected) + 1)) <= expected
   assert bool(expected) == (buffer.draw() is not None)
-  assert len(buffer._episodes) == len(expected)
+  assert len(buffer._index.episodes) == len(expected)
 
 
 def test_draws_are_uniform_over_episodes():
@@ -135,7 +135,7 @@ def test_an_episode_longer_than_the_buffer_is_never_drawn():
     buffer.extend([play.unroll(k, 5)])
     assert buffer.draw() is None
     assert buffer.take_gauges()['replay_unrolls'] == min(k + 1, 10)
-  (stream,) = buffer._streams.values()
+  (stream,) = buffer._index.streams.values()
   assert len(stream.numbers) <= 11
 
 
@@ -144,7 +144,7 @@ def test_environments_that_are_gone_are_forgotten():
   for name in range(20):
     play = episodes.Play(name, 11, seed=5)
     buffer.extend([play.unroll(k, 5) for k in range(2)])
-  assert len(buffer._streams) == 3
+  assert len(buffer._index.streams) == 3
 
 
 def test_ages_are_those_of_the_unrolls():

@@ -4,7 +4,9 @@ import dataclasses
 
 from scalable_agent import config as config_lib
 from scalable_agent.results import agents as agents_lib
+from scalable_agent.results import published
 from scalable_agent.results import runs
+from scalable_agent.results import tables
 from tests import test_report
 
 _make = test_report.make_run
@@ -29,6 +31,41 @@ def test_runs_of_an_agent_are_put_together(tmp_path):
              full_action_set=True)) == {
                  'shallow': ['a', 'b', 'c'], 'deep': ['d'],
                  'deep, LSTM, multi-task': ['e']}
+
+
+def test_reactor_has_its_name_and_impala_gets_one_beside_it(tmp_path):
+  reactor = dict(agent='reactor', network='auto', use_lstm=True)
+  assert _named(
+      tmp_path, a=dict(network='deep'), b=reactor, c=dict(reactor, seed=2),
+      d=dict(reactor, use_lstm=False, network='shallow')) == {
+          'IMPALA, deep': ['a'], 'Reactor, LSTM': ['b', 'c'],
+          'Reactor, shallow, no LSTM': ['d']}
+
+
+def test_it_stands_beside_impala_and_what_is_published(tmp_path):
+  made = [
+      runs.read(_make(tmp_path / 'a', [(10, 'pong', 3.)], level_name='pong')),
+      runs.read(_make(tmp_path / 'b', [(10, 'pong', 5.)], level_name='pong',
+                      agent='reactor', network='auto', use_lstm=True))]
+  header, (row,) = tables.level_table(
+      published.ATARI57, agents_lib.name(agents_lib.group(made)), ['pong'])
+  cells = dict(zip(header, row))
+  assert [cells[name] for name in (
+      'IMPALA, shallow', 'Reactor, LSTM', 'Reactor', 'IMPALA, shallow, experts')
+         ] == ['3.0', '5.0', '20.7', '20.4']
+
+
+def test_defaults_of_reactor_say_nothing_of_it(tmp_path):
+  reactor = dict(agent='reactor', network='auto', use_lstm=True,
+                 **{name: value for name, value in config_lib.defaults(
+                     'pong', 'reactor').items()
+                    if name not in ('network', 'use_lstm')})
+  assert reactor['learning_rate'] == .00005
+  assert list(_named(
+      tmp_path, a=reactor, b=dict(reactor, retrace_lambda=0.),
+      c=dict(reactor, learning_rate=.0006))) == [
+          'Reactor, LSTM', 'Reactor, LSTM, retrace_lambda=0',
+          'Reactor, LSTM, learning_rate=0.0006']
 
 
 def test_a_run_without_settings_is_an_agent_of_its_own(tmp_path):

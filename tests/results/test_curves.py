@@ -102,3 +102,22 @@ def test_curves_over_hours_are_other_pictures():
   over_hours = curves.draw({'pong': [line]}, in_hours=True)
   assert over_hours != curves.draw({'pong': [line]})
   assert _size(over_hours) == _size(curves.draw({'pong': [line]}))
+
+
+def test_evaluations_are_means_of_each_time():
+  frames, means = curves.evaluation_means(
+      _episodes([100, 200, 100, 200, 200], [1., 2., 5., 4., 9.]))
+  np.testing.assert_array_equal(frames, [100, 200])
+  np.testing.assert_allclose(means, [3., 5.])
+
+
+def test_evaluations_are_drawn_over_frames_alone():
+  run = _run(1, pong=_episodes([1, 2], [3., 4.]))
+  run = run._replace(evaluations=dict(pong=_episodes([1, 1], [9., 5.])))
+  (line,) = curves.lines({'x': [run, _run(2, pong=_episodes([1], [2.]))]},
+                         'pong')
+  assert len(line.evaluations) == 1
+  without = line._replace(evaluations=[])
+  draw = lambda line, **kwargs: curves.draw({'pong': [line]}, **kwargs)
+  assert draw(line) != draw(without)
+  assert draw(line, in_hours=True) == draw(without, in_hours=True)

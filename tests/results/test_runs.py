@@ -91,3 +91,14 @@ def test_broken_scores_are_named(tmp_path, text):
   (tmp_path / 'run' / 'test_scores.json').write_text(text)
   with pytest.raises(ValueError, match='test_scores.json'):
     runs.read(logdir)
+
+
+def test_evaluations_are_read_beside_the_episodes(tmp_path):
+  logdir = _make(tmp_path / 'run', [(100, 'pong', -21)], level_name='pong')
+  assert runs.read(logdir).evaluations == {}
+  with open(logdir + '/evaluations.csv', 'w') as f:
+    f.write('frames,level,episode_return,episode_frames\n'
+            '50,pong,-20,400\n50,pong,-18,400\n')
+  evaluations = runs.read(logdir).evaluations['pong']
+  np.testing.assert_array_equal(evaluations.frames, [50, 50])
+  np.testing.assert_array_equal(evaluations.returns, [-20., -18.])

@@ -10,7 +10,7 @@ import time
 import psutil
 import pytest
 
-from scalable_agent.training import checkpoint_files
+from scalable_agent.checkpoints import checkpoint_files
 
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 _TIMEOUT_SECONDS = 300.
@@ -88,14 +88,21 @@ def test_a_game_that_crashes_is_reported(tmp_path):
   """With what it said last, after two more tries; the others run."""
   (tmp_path / 'pong').mkdir()
   (tmp_path / 'pong' / 'ckpt-8.index').touch()
+  # Where TensorFlow crashes, and so each run of the game when it loads it.
+  broken = tmp_path / 'broken'
+  broken.mkdir()
+  (broken / 'tensorflow.py').write_text(
+      'import os\nprint("a library crashes", flush=True)\nos.abort()\n')
   code, output, errors = _run(
       tmp_path, '--games=pong', '--mode=test', '--test_num_episodes=1',
-      '--parallel=2')
+      '--parallel=2', PYTHONPATH=str(broken))
   assert code == 1
   assert output.count('pong: running') == 3
   last = errors.strip().splitlines()[-1]
   assert last.startswith('Error: pong crashed 3 times')
   assert f'{tmp_path}/pong/output.log' in last
+  assert _contents(tmp_path / 'pong')['output.log'].count(
+      b'a library crashes\n') == 3
 
 
 @pytest.mark.parametrize('arguments, expected', [

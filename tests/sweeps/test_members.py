@@ -10,12 +10,12 @@ import time
 import psutil
 import pytest
 
+from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.process import signals
 from scalable_agent.studies import lineage
 from scalable_agent.sweeps import evolution
 from scalable_agent.sweeps import members as members_lib
 from scalable_agent.sweeps import run_processes
-from scalable_agent.training import checkpoint_files
 
 pytestmark = pytest.mark.usefixtures('bounded')
 

@@ -3,8 +3,9 @@
 import pytest
 
 from scalable_agent.throughput import transport
+from scalable_agent.throughput import unrolls
 
-_SHAPE = transport.Shape((36, 48, 3), 5, 4, True, 'shallow')
+_SHAPE = unrolls.Shape((36, 48, 3), 5, 4, True, 'shallow')
 
 
 def test_unrolls_and_weights_pass_between_processes(capsys):

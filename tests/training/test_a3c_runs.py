@@ -53,12 +53,14 @@ def test_workers_on_one_machine_lag_by_the_others(tmp_path, run_main):
   assert test_experiment._config(tmp_path / 'run')['batch_size'] == 1
 
 
-def test_jobs_train_to_the_end(tmp_path):
+def test_jobs_train_to_the_end(tmp_path, run_main):
   with test_jobs.Jobs(tmp_path, _LEVEL, '--architecture=a3c',
                       '--envs_per_actor=1') as jobs:
-    learner = jobs.learner('--total_environment_frames=2000', '--batch_size=1')
     workers = [jobs.actor(i) for i in range(2)]
-    test_jobs._assert_ends_well(learner, *workers)
+    result = run_main(f'--logdir={jobs.logdir}', *jobs.learner_flags(),
+                      '--total_environment_frames=2000', '--batch_size=1')
+    assert result.code == 0, result
+    test_jobs._assert_ends_well(*workers)
     assert jobs.checkpoint() == 2000
     metrics = test_experiment._metrics(jobs.logdir)
     assert metrics[-1]['learner_steps'] == 100

@@ -100,10 +100,12 @@ def test_metrics_are_means_over_the_interval(tmp_path):
   first, second = _metrics(tmp_path)
 
   assert set(first) == {
-      'frames', 'wall_time', 'fps', 'learner_steps', 'total_loss',
-      'learning_rate', 'skipped', 'policy_lag_mean', 'policy_lag_max',
-      'queue_size', 'time_learner_step'}
+      'frames', 'wall_time', 'fps', 'learner_steps', 'updates_per_frame',
+      'total_loss', 'learning_rate', 'skipped', 'policy_lag_mean',
+      'policy_lag_max', 'queue_size', 'time_learner_step'}
   assert (first['frames'], first['learner_steps']) == (200, 2)
+  assert (first['updates_per_frame'], second['updates_per_frame']) == (
+      .01, .01)
   assert first['total_loss'] == 4.
   assert first['learning_rate'] == pytest.approx(.4)
   assert first['skipped'] == 1.

@@ -16,10 +16,10 @@ from scalable_agent import suites
 from scalable_agent import trajectories
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
+from scalable_agent.checkpoints import checkpoint
+from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.process import signals
 from scalable_agent.training import actor_threads
-from scalable_agent.training import checkpoint
-from scalable_agent.training import checkpoint_files
 from scalable_agent.training import not_finite
 from scalable_agent.training import run as run_lib
 

@@ -6,7 +6,6 @@ import pathlib
 import re
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -14,6 +13,7 @@ import tensorflow as tf
 
 pytest.importorskip('gymnasium')
 
+from tests import preloaded
 from tests.training import learner_pair
 
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
@@ -57,13 +57,10 @@ class Jobs:
     path = self._directory / f'{job_name}{task}.{time.monotonic_ns()}'
     # Only the first learner may need a log directory.
     logdir = '/proc/nowhere' if task or job_name == 'actor' else self.logdir
-    with open(path, 'w') as output:
-      self._jobs[job_name, task] = subprocess.Popen(
-          [sys.executable, '-m', 'scalable_agent.experiment', *self._flags,
-           f'--logdir={logdir}', f'--job_name={job_name}', f'--task={task}',
-           *arguments], cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=output,
-          stderr=output, start_new_session=True,
-          env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2')), path
+    self._jobs[job_name, task] = preloaded.Popen(
+        'scalable_agent.experiment',
+        [*self._flags, f'--logdir={logdir}', f'--job_name={job_name}',
+         f'--task={task}', *arguments], _ROOT, path, os.environ), path
 
   def output(self, job_name, task):
     return self._jobs[job_name, task][1].read_text(errors='replace')

@@ -12,9 +12,9 @@ import tensorflow as tf
 import tree
 
 from scalable_agent import networks
+from scalable_agent.checkpoints import checkpoint
+from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.environments import ArraySpec
-from scalable_agent.training import checkpoint
-from scalable_agent.training import checkpoint_files
 from tests import learners
 
 _NUM_ACTIONS = learners.NUM_ACTIONS

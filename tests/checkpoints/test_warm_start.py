@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scalable_agent import config as config_lib
-from scalable_agent.training import checkpoint
+from scalable_agent.checkpoints import checkpoint
 from tests import learners
 from tests import test_experiment
 from tests.test_experiment import run_main  # pylint: disable=unused-import

@@ -7,10 +7,10 @@ import os
 from absl import logging
 import tensorflow as tf
 
+from scalable_agent.checkpoints import best_checkpoint
+from scalable_agent.checkpoints import checkpoint_files as files
+from scalable_agent.checkpoints import warm_start
 from scalable_agent.process import errors
-from scalable_agent.training import best_checkpoint
-from scalable_agent.training import checkpoint_files as files
-from scalable_agent.training import warm_start
 
 # What reading a damaged or foreign checkpoint, or writing one, can raise.
 READ_ERRORS = (tf.errors.OpError, AssertionError, IndexError, ValueError,

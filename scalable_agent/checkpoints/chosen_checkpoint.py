@@ -2,12 +2,12 @@
 
 import os
 
+from scalable_agent.checkpoints import best_checkpoint
+from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.config import ConfigError
 from scalable_agent.config.settings import refusal
 from scalable_agent.process import errors
 from scalable_agent.suites import scores as suite_scores
-from scalable_agent.training import best_checkpoint
-from scalable_agent.training import checkpoint_files
 
 LATEST, BEST = 'latest', 'best'
 _INDEX = '.index'

@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 
 from scalable_agent import config as config_lib
+from scalable_agent.checkpoints import best_checkpoint
+from scalable_agent.checkpoints import checkpoint
+from scalable_agent.checkpoints import checkpoint_files
+from scalable_agent.checkpoints import chosen_checkpoint
 from scalable_agent.suites.scores import Score
-from scalable_agent.training import best_checkpoint
-from scalable_agent.training import checkpoint
-from scalable_agent.training import checkpoint_files
-from scalable_agent.training import chosen_checkpoint
 from scalable_agent.training import saver as saver_lib
 from tests import learners
 

@@ -1,0 +1,68 @@
+"""Runs a replay job: keeps the unrolls of several agents until stopped."""
+
+from absl import logging
+
+from scalable_agent import config as config_lib
+from scalable_agent import suites
+from scalable_agent.assembly import memory as memory_assembly
+from scalable_agent.jobs import addresses
+from scalable_agent.process import memory
+from scalable_agent.shared_replay import protocol
+from scalable_agent.shared_replay import service as service_lib
+
+
+def run(config, stop):
+  """Serves learners until told to stop. What was kept is gone then.
+
+  Args:
+    config: A `config.Config` of a replay job.
+    stop: A `signals.Stop`.
+
+  Raises:
+    config.ConfigError: The configuration cannot work, or it takes more memory
+      than there is.
+    environments.PoolError: There are no such environments.
+  """
+  memory.keep_freed_memory()
+  security = addresses.load_security(config)
+  address = addresses.replay_listen_address(config, security)
+  facts = suites.find_facts(config)
+  memory_assembly.check(config, None, facts)
+  levels = suites.level_names(config)
+  replays_episodes = config.replay_state == 'recomputed'
+  try:
+    service = service_lib.Service(
+        address, protocol.agreement(config, facts), levels,
+        protocol.unroll_layout(config, facts, len(levels)),
+        config.replay_capacity, memory_assembly.room(), config.seed, security,
+        config.unroll_length if replays_episodes else 0)
+  except service_lib.ServiceError as e:
+    raise config_lib.ConfigError(
+        f'--replay_host={config.replay_host}: {e}') from e
+  try:
+    logging.info('Replay job: %s, listening for learners on %s',
+                 config.level_name, address)
+    last = None
+    while not stop.wait(config.log_interval_secs):
+      gauges = service.take_gauges()
+      text = _describe(config, gauges)
+      # Of nothing that happens, one line is enough.
+      if gauges['learners'] or text != last:
+        logging.info('%s', text)
+      last = text
+  finally:
+    service.close()
+
+
+def _describe(config, gauges):
+  """Says in a line what the buffer holds, and what passes."""
+  text = (
+      '%d of %d unrolls, %.1f MB; %d learners; %.1f MB/s in, %.1f MB/s out' % (
+          gauges['replay_unrolls'], config.replay_capacity,
+          gauges['replay_mb'], gauges['learners'],
+          gauges['inserted_mb_per_second'], gauges['replay_mb_per_second']))
+  if gauges['replay_mb_per_second']:
+    text += ', %.0f inserts old' % gauges['replay_age_mean']
+  if gauges['lacks_memory']:
+    text += '; more would not fit into memory'
+  return text

@@ -1,0 +1,266 @@
+"""A link to a service: says hello, and connects again where it has to."""
+
+import collections
+import json
+import random
+import threading
+import time
+
+from absl import logging
+import grpc
+
+from scalable_agent.process import errors
+from scalable_agent.process import threads
+from scalable_agent.remote import protocol
+from scalable_agent.remote import security as security_lib
+from scalable_agent.remote import stream as stream_lib
+
+_FIRST_WAIT_SECONDS = .5
+_LONGEST_WAIT_SECONDS = 15.
+_LOG_SECONDS = 60.
+_CALL_SECONDS = 60.
+# The Hello's answer lists the levels.
+_MINIMUM_MAX_BYTES = 1 << 20
+
+_FATAL = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED,
+          grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED,
+          grpc.StatusCode.PERMISSION_DENIED,
+          grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+Ends = collections.namedtuple('Ends', 'service job')
+Ends.__doc__ = """What the two ends of a link are called in what is logged.
+
+  service: As in 'learner'.
+  job: Whoever calls it, as in 'actor'.
+"""
+
+Connection = collections.namedtuple('Connection', 'session life about')
+Connection.__doc__ = """What is known of a service that was reached.
+
+  session: The number of the session, unlike all others.
+  life: Counts the processes that the service has been.
+  about: What the `read_hello` of `Link` returned.
+"""
+
+
+class Refused(errors.Failure):
+  """The service will not work with this job; the message says why."""
+
+
+class TrainingDone(Exception):
+  """The service needs nothing more."""
+
+
+class Closed(threads.Ended):
+  """The link was closed."""
+
+
+class Backoff:
+  """Waiting times that double up to a limit, each with a random part."""
+
+  def __init__(self, rng=random):
+    self._rng = rng
+    self.reset()
+
+  def reset(self):
+    """Begins anew with the shortest."""
+    self._seconds = _FIRST_WAIT_SECONDS
+
+  def next(self):
+    """Returns how many seconds to wait now."""
+    seconds = self._seconds * self._rng.uniform(.5, 1.5)
+    self._seconds = min(2 * self._seconds, _LONGEST_WAIT_SECONDS)
+    return seconds
+
+
+class Link:
+  """Calls a service, waiting out its absence; for use by several threads.
+
+  Every call waits until the service is there.
+  """
+
+  def __init__(self, address, service, ends, security, hello, read_hello,
+               calls, streams, max_message_bytes=0):
+    """Initializes the link; connects with the first call.
+
+    Args:
+      address: 'host:port' of the service.
+      service: Its name.
+      ends: An `Ends`.
+      security: A `security.Security`.
+      hello: What to say of this job, a dict that JSON can hold.
+      read_hello: A function of the answer, a dict, that returns the `about` of
+        a `Connection`.
+      calls: Names of methods that answer a single message, a list.
+      streams: Names of the others, a list.
+      max_message_bytes: Length of the largest message of the service's.
+    """
+    self._address = address
+    self._ends = ends
+    self._hello = hello
+    self._read_hello = read_hello
+    self._metadata = security_lib.metadata(security)
+    options = protocol.channel_options(
+        max(max_message_bytes, _MINIMUM_MAX_BYTES))
+    credentials = security_lib.channel_credentials(security)
+    self._channel = (
+        grpc.secure_channel(address, credentials, options) if credentials
+        else grpc.insecure_channel(address, options))
+    self._methods = {
+        name: self._channel.unary_unary(f'/{service}/{name}')
+        for name in ['Hello', *calls]}
+    self._streams = {
+        name: self._channel.stream_stream(f'/{service}/{name}')
+        for name in streams}
+    self._closed = threading.Event()
+    # Guards what follows. Whoever connects holds it: one at a time knocks, and
+    # the others wait for what comes of it.
+    self._lock = threading.Lock()
+    self._connection = None
+    self._session = None
+    self._run = ''
+    self._life = 0
+    self._backoff = Backoff()
+    self._wait_seconds = 0.
+    self._lost_time = time.monotonic()
+    self._logged_time = -_LOG_SECONDS
+
+  @property
+  def session(self):
+    """The number of the session, unlike all others; None before the first."""
+    return self._session
+
+  @property
+  def is_connected(self):
+    """Whether the service was there when it was called last."""
+    return self._connection is not None
+
+  def open_stream(self, name, connection=None):
+    """Returns a new `stream.Stream` of a method.
+
+    What it raises at its end, besides `stream.Broken`, is as below.
+
+    Args:
+      name: The method's.
+      connection: A `Connection`, by default the present one.
+
+    Raises:
+      TrainingDone, Refused, Closed.
+    """
+    connection = connection or self.connect()
+    metadata = self._metadata + (
+        (protocol.SESSION_KEY, str(connection.session)),)
+    try:
+      return stream_lib.Stream(
+          lambda requests: self._streams[name](requests, metadata=metadata),
+          self._succeeded, lambda error: self._lost(error, connection))
+    except ValueError as e:  # The channel was closed.
+      raise Closed() from e
+
+  def sleep(self, seconds):
+    """Waits; raises Closed if the link is or gets closed."""
+    if self._closed.wait(seconds):
+      raise Closed()
+
+  def close(self):
+    """Ends all calls; those under way, and later ones, raise `Closed`."""
+    self._closed.set()
+    self._channel.close()
+
+  def call(self, name, make_request):
+    """Calls until it works.
+
+    Args:
+      name: The method.
+      make_request: A function of a `Connection` that returns the message.
+    """
+    while True:
+      connection = self.connect()
+      try:
+        self._invoke(name, make_request(connection))
+      except grpc.RpcError as e:
+        self._lost(e, connection)
+      else:
+        self._succeeded()
+        return
+
+  def _invoke(self, name, request):
+    try:
+      return self._methods[name](
+          request, timeout=_CALL_SECONDS, metadata=self._metadata)
+    except ValueError as e:  # The channel was closed.
+      raise Closed() from e
+
+  def _succeeded(self):
+    self._backoff.reset()
+    self._wait_seconds = 0.
+
+  def connect(self):
+    """Says hello unless that is done; returns the `Connection`.
+
+    It is the same object until the service was lost.
+
+    Raises:
+      TrainingDone, Refused, Closed.
+    """
+    with self._lock:
+      while self._connection is None:
+        self.sleep(self._wait_seconds)
+        try:
+          self._say_hello()
+        except grpc.RpcError as e:
+          self._raise_if_final(e)
+          self._note_failure(e)
+      return self._connection
+
+  def _say_hello(self):
+    request = dict(self._hello, run=self._run, session=self._session)
+    answer = json.loads(self._invoke('Hello', json.dumps(request).encode()))
+    again = ''
+    if answer['run'] != self._run:
+      again = ', which has been restarted' if self._run else ''
+      self._run = answer['run']
+      self._life += 1
+    logging.info('Connected to the %s at %s%s', self._ends.service,
+                 self._address, again)
+    self._session = answer['session']
+    self._connection = Connection(
+        self._session, self._life, self._read_hello(answer))
+
+  def _lost(self, error, connection):
+    """Takes note of a failed call, unless it is the end."""
+    self._raise_if_final(error)
+    with self._lock:
+      # Another thread may have been here before, and connected again.
+      if self._connection is connection:
+        self._connection = None
+        self._lost_time = self._logged_time = time.monotonic()
+        self._wait_seconds = self._backoff.next()
+        logging.warning('Lost the %s at %s: %s', self._ends.service,
+                        self._address, error.details())
+
+  def _raise_if_final(self, error):
+    if self._closed.is_set():
+      raise Closed() from error
+    if error.code() == grpc.StatusCode.OUT_OF_RANGE:
+      raise TrainingDone() from error
+    if error.code() in _FATAL:
+      raise Refused(
+          f'The {self._ends.service} at {self._address} refuses this '
+          f'{self._ends.job}: {error.details()}.') from error
+    reason, _ = security_lib.explain_failure(error.details())
+    if reason:
+      raise Refused(
+          f'The {self._ends.service} at {self._address} is not to be trusted: '
+          f'{reason}.') from error
+
+  def _note_failure(self, error):
+    """Of a Hello; says so once a minute."""
+    self._wait_seconds = self._backoff.next()
+    now = time.monotonic()
+    if now - self._logged_time >= _LOG_SECONDS:
+      self._logged_time = now
+      logging.warning(
+          'The %s at %s has been out of reach for %.0f s, trying on: %s%s',
+          self._ends.service, self._address, now - self._lost_time,
+          error.details(), security_lib.explain_failure(error.details())[1])

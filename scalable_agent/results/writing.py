@@ -1,0 +1,36 @@
+"""Writes the parts of a report into its directory."""
+
+import os
+
+from scalable_agent.process import file_names
+from scalable_agent.results import document
+
+
+def write_pictures(blocks, report_dir, folder):
+  """Writes the pictures among blocks.
+
+  Args:
+    blocks: A list of blocks, see `document`.
+    report_dir: The report's directory.
+    folder: A directory in it, which is made if it is not there.
+
+  Returns:
+    A dict of a picture's level to its path in the report's directory.
+  """
+  os.makedirs(os.path.join(report_dir, folder), exist_ok=True)
+  paths = {}
+  for block in blocks:
+    if isinstance(block, document.Picture):
+      paths[block.level] = f'{folder}/{file_names.of_level(block.level)}.png'
+      with open(os.path.join(report_dir, paths[block.level]), 'wb') as f:
+        f.write(block.png)
+  return paths
+
+
+def write_texts(texts, report_dir):
+  """Writes a dict of file name to text into the report's directory."""
+  for name, text in texts.items():
+    # The name of a directory need not be text.
+    with open(os.path.join(report_dir, name), 'w', encoding='utf-8',
+              errors='backslashreplace') as f:
+      f.write(text)

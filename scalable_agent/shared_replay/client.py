@@ -1,0 +1,293 @@
+"""A learner's way to replay that it shares with others."""
+
+import collections
+import threading
+import time
+
+import numpy as np
+
+from scalable_agent import trajectories
+from scalable_agent.remote import link as link_lib
+from scalable_agent.remote import protocol as remote_protocol
+from scalable_agent.remote import stream as stream_lib
+from scalable_agent.remote import unroll_sender
+from scalable_agent.remote import wire
+from scalable_agent.replay import episode_buffer
+from scalable_agent.replay import packed_unrolls
+from scalable_agent.shared_replay import protocol
+
+Refused = link_lib.Refused
+Closed = link_lib.Closed
+
+_About = collections.namedtuple('_About', 'agent levels')
+
+
+class Client:
+  """In place of a `buffer.Buffer` or an `episode_buffer.EpisodeBuffer`.
+
+  One thread may put in and draw, any may call the rest. Every call waits until
+  the replay job is there, and is repeated when the connection breaks; an unroll
+  is inserted once even so. A replay job that comes back as another process has
+  lost what it had.
+  """
+
+  def __init__(self, address, agreement, name, batch_size, layout, security):
+    """Initializes the client; connects with the first call.
+
+    Args:
+      address: 'host:port' of the replay job.
+      agreement: Of `protocol.agreement`.
+      name: Of this agent, unlike all others, the same when it comes back.
+      batch_size: New unrolls in each of its batches.
+      layout: A function of the number of levels that returns the `wire.Layout`
+        of unrolls.
+      security: A `security.Security`.
+    """
+    self._address = address
+    self._make_layout = layout
+    self._layout = layout(1)
+    self._link = link_lib.Link(
+        address, protocol.SERVICE, link_lib.Ends('replay job', 'learner'),
+        security,
+        dict(agreement=agreement, name=name[-protocol.MAX_NAME:],
+             batch_size=batch_size),
+        self._read_hello, [], ['Insert', 'Draw', 'Episode', 'Fetch'],
+        protocol.max_message_bytes(self._layout))
+    self._sender = unroll_sender.UnrollSender(
+        self._link.connect,
+        lambda connection: self._link.open_stream('Insert', connection),
+        self._encode,
+        remote_protocol.max_unrolls_per_call(self._layout))
+    # By method: a stream and the connection that it is of.
+    self._streams = {}
+    # What is waited for, and since when; None for nothing.
+    self._waiting = None
+    self._lock = threading.Lock()  # Guards what follows.
+    self._state = protocol.State(0, 0, 0)
+    self._reset_draws()
+
+  def _reset_draws(self):
+    self._since = time.monotonic()
+    self._num_drawn = self._drawn_bytes = 0
+    self._sum_of_ages = self._num_of_others = 0
+
+  def _read_hello(self, answer):
+    self._layout = self._make_layout(len(answer['levels']))
+    return _About(answer['agent'], answer['levels'])
+
+  def extend(self, unrolls):
+    """Puts in `ActorOutput`s, a list.
+
+    The last message of them may be under way when this returns. It waits while
+    this agent is ahead of the slowest.
+
+    Raises:
+      Refused, Closed.
+    """
+    self._wait_for(' to go on, since other learners have inserted less',
+                   lambda: self._sender.put(unrolls, wait=False))
+
+  def _encode(self, connection, unrolls, first):
+    levels = connection.about.levels
+    return wire.join(
+        self._layout.encode(remote_protocol.UnrollMessage(
+            session=np.uint64(connection.session),
+            sequence=np.int64(sequence),
+            level=np.int32(levels.index(unroll.level_name)),
+            policy_version=np.int64(unroll.policy_version),
+            agent_state=(),
+            env_outputs=unroll.env_outputs,
+            agent_outputs=unroll.agent_outputs,
+            stream=np.int64(hash(unroll.stream))))
+        for sequence, unroll in enumerate(unrolls, first)), len(unrolls)
+
+  def sample(self, count):
+    """Draws `ActorOutput`s uniformly and independently.
+
+    Args:
+      count: How many, an int.
+
+    Returns:
+      A list; an empty one while nobody has put any in, as after the replay job
+      was restarted.
+
+    Raises:
+      Refused, Closed.
+    """
+    return self._wait_for('', lambda: self._sample(count))
+
+  def _sample(self, count):
+    drawn = []
+    has_put = False
+    while len(drawn) < count:
+      try:
+        self.request(count - len(drawn))
+        while len(drawn) < count:
+          some = self._receive_unrolls('Draw')
+          if len(some) > count - len(drawn):
+            raise self._bad(f'{len(some)} unrolls')
+          drawn += some
+          if not some:
+            break
+      except stream_lib.Broken:
+        continue  # What has come was drawn as well.
+      if len(drawn) < count:
+        if has_put:
+          return []
+        # What is under way may be the first, or have to be sent again.
+        self._sender.put([])
+        has_put = True
+    return drawn
+
+  def request(self, count):
+    """Asks for unrolls, which `receive` then returns as they were sent."""
+    self._send('Draw', lambda session: protocol.encode_draw(session, count))
+
+  def receive(self):
+    """Returns the next message of unrolls, bytes, see `protocol.split`.
+
+    Raises:
+      stream_lib.Broken: There will be no more of what was asked for.
+      Refused, Closed.
+    """
+    return self._receive('Draw')
+
+  def draw(self):
+    """Draws a `DrawnEpisode` uniformly; None if no episode is whole yet.
+
+    Raises:
+      Refused, Closed.
+    """
+    return self._wait_for(' for an episode', self._draw_episode)
+
+  def _draw_episode(self):
+    while True:
+      try:
+        self._send('Episode', protocol.encode_session)
+        episode = self._read(
+            protocol.decode_episode, self._receive('Episode'))
+        if episode is None:
+          return None
+        offset, num_steps, numbers = episode
+        unrolls = self._fetch(numbers)
+        # The oldest may have made room meanwhile.
+        if unrolls is not None:
+          return episode_buffer.DrawnEpisode(unrolls, offset, num_steps)
+      except stream_lib.Broken:
+        pass
+
+  def _fetch(self, numbers):
+    """Returns packed unrolls, a list; None if one is gone."""
+    found = []
+    for start in range(0, len(numbers), protocol.MAX_FETCHED):
+      part = numbers[start:start + protocol.MAX_FETCHED]
+      self._send('Fetch', lambda session: protocol.encode_fetch(session, part))
+      left = len(part)
+      while left:
+        some = self._receive_unrolls('Fetch')
+        if not some:
+          return None
+        left -= len(some)
+        if left < 0:
+          raise self._bad('more unrolls')
+        found += map(packed_unrolls.pack, some)
+    return found
+
+  def _send(self, method, make_message):
+    """Sends a message over the method's stream, another one if need be."""
+    connection = self._link.connect()
+    stream, of = self._streams.get(method, (None, None))
+    if of is not connection:
+      if stream:
+        stream.close()
+      stream = self._link.open_stream(method, connection)
+      self._streams[method] = stream, connection
+    stream.send(make_message(connection.session))
+
+  def _receive(self, method):
+    stream, _ = self._streams[method]
+    try:
+      return stream.receive()
+    except stream_lib.Broken:
+      del self._streams[method]
+      raise
+
+  def _receive_unrolls(self, method):
+    """Returns the `ActorOutput`s of the next answer, a list."""
+    _, connection = self._streams[method]
+    answer = self._receive(method)
+    return self._read(lambda message: self._decode(message, connection), answer)
+
+  def _read(self, read, answer):
+    try:
+      return read(answer)
+    except wire.WireError as e:
+      raise self._bad(f'what is none: {e}') from e
+
+  def _bad(self, what):
+    return Refused(f'The replay job at {self._address} sent {what}, other than '
+                   'agreed on.')
+
+  def _decode(self, answer, connection):
+    about = connection.about
+    state, rest = protocol.split(answer)
+    messages = wire.decode_all(self._layout, rest) if len(rest) else []
+    with self._lock:
+      self._state = state
+      self._num_drawn += len(messages)
+      self._drawn_bytes += len(rest)
+      for message in messages:
+        self._sum_of_ages += state.num_inserted - int(message.sequence)
+        self._num_of_others += int(message.session) != about.agent
+    return [
+        trajectories.ActorOutput(
+            level_name=about.levels[message.level], agent_state=(),
+            env_outputs=message.env_outputs,
+            agent_outputs=message.agent_outputs,
+            policy_version=np.int64(message.policy_version),
+            stream=(int(message.session), int(message.stream)))
+        for message in messages]
+
+  def _wait_for(self, what, act):
+    self._waiting = what, time.monotonic()
+    try:
+      return act()
+    finally:
+      self._waiting = None
+
+  def waits(self):
+    """Says what is waited for and how long, a pair; None for nothing.
+
+    Returns:
+      A clause, of which this learner is the subject, and seconds.
+    """
+    waiting = self._waiting
+    if waiting is None:
+      return None
+    what, since = waiting
+    if not self._link.is_connected:
+      what = ', which is out of reach'
+    return (f'waits for the replay job at {self._address}{what}',
+            time.monotonic() - since)
+
+  def take_gauges(self):
+    """Returns a dict of values to log, of draws those since the last call.
+
+    They are those of `ring.Ring`, and `replay_others`, the share of what was
+    drawn that other agents have acted.
+    """
+    with self._lock:
+      num_drawn = max(self._num_drawn, 1)
+      gauges = dict(
+          replay_unrolls=self._state.num_kept,
+          replay_mb=self._state.num_bytes / 1e6,
+          replay_mb_per_second=self._drawn_bytes / 1e6 / max(
+              time.monotonic() - self._since, 1e-9),
+          replay_age_mean=self._sum_of_ages / num_drawn,
+          replay_others=self._num_of_others / num_drawn)
+      self._reset_draws()
+    return gauges
+
+  def close(self):
+    """Ends all calls; those under way, and later ones, raise `Closed`."""
+    self._link.close()

@@ -1,0 +1,115 @@
+"""Keeps the last unrolls as they were sent, of all agents together."""
+
+import random
+import sys
+
+from scalable_agent import trajectories
+from scalable_agent.remote import wire
+from scalable_agent.replay import episode_index
+from scalable_agent.replay import ring as ring_lib
+from scalable_agent.shared_replay import protocol
+
+
+class Contents:
+  """The last unrolls of all agents; for one thread.
+
+  What is kept is the messages, so that nothing has to be made again of what is
+  sent out: they are joined as they are.
+  """
+
+  def __init__(self, layout, capacity, max_bytes, seed, unroll_length=0):
+    """Initializes an empty buffer.
+
+    Args:
+      layout: The `wire.Layout` of unrolls.
+      capacity: Unrolls to keep, an int.
+      max_bytes: What they may take; then fewer are kept.
+      seed: Of what is drawn, an int.
+      unroll_length: T, if episodes are to be drawn; 0 if not.
+    """
+    self._layout = layout
+    self._ring = ring_lib.Ring(capacity, max_bytes)
+    self._capacity = capacity
+    self._random = random.Random(seed)
+    self._index = (
+        episode_index.EpisodeIndex(unroll_length) if unroll_length else None)
+
+  @property
+  def state(self):
+    """A `protocol.State`."""
+    ring = self._ring
+    return protocol.State(
+        ring.numbers.stop, len(ring.numbers), ring.num_bytes)
+
+  @property
+  def lacks_memory(self):
+    """Whether it keeps less than its capacity, because more would not fit."""
+    numbers = self._ring.numbers
+    return len(numbers) < min(numbers.stop, self._capacity)
+
+  def insert(self, message, agent):
+    """Puts in an unroll, in the place of the oldest.
+
+    Args:
+      message: Bytes, checked by the layout.
+      agent: The number of who acted.
+    """
+    number = self._ring.numbers.stop
+    kept = bytearray(message)
+    self._layout.overwrite(kept, dict(session=agent, sequence=number + 1))
+    if self._index is None:
+      self._ring.append(kept, sys.getsizeof(kept))
+      return
+    unroll = self._layout.decode(message)
+    stream = agent, int(unroll.stream)
+    removed = self._ring.append((kept, stream), sys.getsizeof(kept))
+    self._index.add(
+        number, trajectories.ActorOutput(
+            None, (), unroll.env_outputs, unroll.agent_outputs, None,
+            stream=stream),
+        self._ring.numbers.start, [old for _, old in removed])
+
+  def draw(self, count, max_bytes):
+    """Draws messages uniformly and independently; there has to be one.
+
+    Args:
+      count: How many at the most.
+      max_bytes: What they may take as one message, unless it is one alone.
+
+    Returns:
+      A list of one or more.
+    """
+    return self._take(
+        (self._random.choice(self._ring.numbers) for _ in range(count)),
+        max_bytes)
+
+  def draw_episode(self):
+    """Draws an `episode_index.Episode` uniformly; None if there is none."""
+    episodes = self._index.episodes
+    return self._random.choice(episodes) if episodes else None
+
+  def fetch(self, numbers, max_bytes):
+    """Returns messages by number, up to the first that is gone.
+
+    Args:
+      numbers: A list of ints.
+      max_bytes: As for `draw`.
+    """
+    kept = self._ring.numbers
+    end = next((i for i, n in enumerate(numbers) if n not in kept), None)
+    return self._take(numbers[:end], max_bytes)
+
+  def _take(self, numbers, max_bytes):
+    messages, num_bytes = [], 0
+    for number in numbers:
+      item = self._ring.draw(number)
+      messages.append(item if self._index is None else item[0])
+      num_bytes += wire.aligned(len(messages[-1]))
+      # The next one may be as long.
+      if num_bytes + wire.aligned(self._layout.num_bytes) > max_bytes:
+        break
+    return messages
+
+  def take_gauges(self):
+    """Returns a dict of values to log, see `ring.Ring`."""
+    return self._ring.take_gauges()

@@ -1,0 +1,273 @@
+"""The methods of a replay job's service: what each of them checks and does."""
+
+import asyncio
+import collections
+import contextlib
+import functools
+import json
+import secrets
+import time
+
+from absl import logging
+import grpc
+
+from scalable_agent.remote import calls as calls_lib
+from scalable_agent.remote import protocol as remote_protocol
+from scalable_agent.remote import sessions as sessions_lib
+from scalable_agent.remote import wire
+from scalable_agent.shared_replay import pace as pace_lib
+from scalable_agent.shared_replay import protocol
+
+Refused, bad, is_int = calls_lib.Refused, calls_lib.bad, calls_lib.is_int
+
+# Agents whose number is remembered while they are away.
+_MAX_AGENTS = 1 << 16
+# How long an agent may hold up the others without a word.
+PATIENCE_SECONDS = 60.
+# From when on it is said that somebody waits, and how often.
+_LONG_SECONDS = 10.
+_LOG_SECONDS = 60.
+
+
+class Methods:
+  """Answers calls; all of it in the event loop's thread.
+
+  Each method takes a `calls.Call` and gRPC's metadata, and returns a context
+  manager, see `server.Method`.
+
+  Attributes:
+    sessions: A `sessions.Sessions`, each about a `pace.Member`.
+    num_inserted_bytes: Of messages that were inserted.
+  """
+
+  def __init__(self, agreement, levels, layout, contents, calls):
+    """Initializes the methods.
+
+    Args:
+      agreement: Of `protocol.agreement`.
+      levels: A list of level names that agents may play.
+      layout: The `wire.Layout` of unrolls.
+      contents: A `contents.Contents`.
+      calls: A `calls.Calls`.
+    """
+    self.sessions = sessions_lib.Sessions()
+    self.num_inserted_bytes = 0
+    self._run = secrets.token_hex(8)
+    self._agreement = agreement
+    self._levels = levels
+    self._layout = layout
+    self._contents = contents
+    self._calls = calls
+    self._agents = collections.OrderedDict()  # Number by name.
+    self._num_agents = 0
+    self._pace = pace_lib.Pace()
+    self._is_closing = False
+    # Set, and another one made, when something happens to wait for.
+    self._news = asyncio.Event()
+    # Of those who wait for others: since when.
+    self._held = {}
+    self._logged_time = -_LOG_SECONDS
+
+  @property
+  def num_learners(self):
+    """Learners whose pace counts."""
+    return len(self._pace)
+
+  def end(self):
+    """From now on nothing is served; returns the `Refused` that says so."""
+    self._is_closing = True
+    self._tell()
+    return Refused(grpc.StatusCode.UNAVAILABLE, 'the replay job is stopping')
+
+  def _tell(self):
+    """Wakes those that wait for something to happen."""
+    news, self._news = self._news, asyncio.Event()
+    news.set()
+
+  async def _wait(self):
+    """Waits until something happens."""
+    await self._news.wait()
+    if self._is_closing:
+      raise self.end()
+
+  def _session(self, number):
+    session = self.sessions.find(number)
+    if session is None:
+      raise Refused(grpc.StatusCode.NOT_FOUND, 'no such session')
+    if self._is_closing:
+      raise self.end()
+    return session
+
+  # -- Hello -------------------------------------------------------------------
+
+  def hello(self, call, unused_metadata):
+    """Makes a session, or finds one again; answers its number, and so on."""
+    return contextlib.nullcontext(functools.partial(self._hello, call))
+
+  async def _hello(self, call, message):
+    request = calls_lib.read_json(message)
+    if self._is_closing:
+      raise self.end()
+    difference = remote_protocol.difference(
+        self._agreement, request.get('agreement'), protocol.US, protocol.THEM)
+    if difference:
+      raise Refused(grpc.StatusCode.FAILED_PRECONDITION, difference)
+    name, batch_size = request.get('name'), request.get('batch_size')
+    if not (isinstance(name, str) and len(name) <= protocol.MAX_NAME and
+            is_int(batch_size, 1, protocol.MAX_BATCH + 1)):
+      raise bad('expected a name and the size of batches')
+    agent = self._number_of(name)
+    number = request.get('session')
+    is_ours = request.get('run') == self._run and is_int(number)
+    member = pace_lib.Member(remote_protocol.quote(name), agent, batch_size)
+    if not (is_ours and self.sessions.find_again(number, member)):
+      number = self.sessions.add(member)
+      if number is None:
+        raise Refused(grpc.StatusCode.UNAVAILABLE,
+                      'the replay job has as many learners as it can serve')
+      logging.info('Learner %s has joined, from %s', member.name, call.peer)
+    return json.dumps(dict(
+        run=self._run, session=number, levels=self._levels,
+        agent=agent)).encode()
+
+  def _number_of(self, name):
+    """Returns the number of an agent, the same one when it comes back."""
+    if name not in self._agents:
+      self._num_agents += 1
+      self._agents[name] = self._num_agents
+      if len(self._agents) > _MAX_AGENTS:
+        self._agents.popitem(last=False)
+    self._agents.move_to_end(name)
+    return self._agents[name]
+
+  # -- Insert ------------------------------------------------------------------
+
+  def insert(self, call, unused_metadata):
+    """Puts unrolls in; answers b'' when the learner may go on."""
+    return contextlib.nullcontext(functools.partial(self._insert, call))
+
+  async def _insert(self, call, message):
+    try:
+      unrolls = self._check_unrolls(message)
+    except wire.WireError as e:
+      raise bad(str(e)) from e
+    session = self._session(unrolls[0][0])
+    self._calls.join(call, session)
+    with session:
+      member = session.about
+      new = [unroll for _, sequence, unroll in unrolls
+             if sequence > session.sequence]
+      for unroll in new:
+        self._contents.insert(unroll, member.agent)
+        self.num_inserted_bytes += len(unroll)
+      session.sequence = max(session.sequence, unrolls[-1][1])
+      self._pace.advance(member, len(new))
+      self._tell()
+      await self._hold(member)
+    return b''
+
+  def _check_unrolls(self, message):
+    """Returns a list of session, sequence and unroll, all of one session."""
+    unrolls = []
+    for unroll in wire.split(self._layout, message):
+      self._layout.check(unroll)
+      unrolls.append((int(self._layout.peek(unroll, 'session')),
+                      int(self._layout.peek(unroll, 'sequence')), unroll))
+    sessions, sequences, _ = zip(*unrolls)
+    if len(set(sessions)) > 1:
+      raise wire.WireError('the unrolls are not of one session')
+    if any(b <= a for a, b in zip(sequences, sequences[1:])):
+      raise wire.WireError('the unrolls are not in order')
+    return unrolls
+
+  async def _hold(self, member):
+    """Waits until a member is not too far ahead of the others."""
+    if self._pace.may_go_on(member):
+      return
+    self._held[member] = time.monotonic()
+    try:
+      while not self._pace.may_go_on(member):
+        await self._wait()
+    finally:
+      self._held.pop(member, None)
+
+  # -- Draw --------------------------------------------------------------------
+
+  def draw(self, call, unused_metadata):
+    """Draws unrolls; answers them in several messages, or that there are none.
+    """
+    return contextlib.nullcontext(functools.partial(self._draw, call))
+
+  async def _draw(self, call, message):
+    try:
+      number, count = protocol.decode_draw(message)
+    except wire.WireError as e:
+      raise bad(str(e)) from e
+    session = self._session(number)
+    self._calls.join(call, session)
+    while count:
+      with session:
+        state = self._contents.state
+        # Whoever waited for the first unroll could be the one that has it.
+        drawn = (self._contents.draw(count, remote_protocol.MAX_CALL_BYTES)
+                 if state.num_kept else [])
+        count = count - len(drawn) if drawn else 0
+        reply = protocol.join(state, drawn)
+      yield reply
+
+  def episode(self, call, unused_metadata):
+    """Draws an episode; answers which unrolls it is in, b'' if there is none.
+    """
+    return contextlib.nullcontext(functools.partial(self._episode, call))
+
+  async def _episode(self, call, message):
+    try:
+      session = self._session(protocol.decode_session(message))
+    except wire.WireError as e:
+      raise bad(str(e)) from e
+    self._calls.join(call, session)
+    with session:
+      return protocol.encode_episode(self._contents.draw_episode())
+
+  def fetch(self, call, unused_metadata):
+    """Answers unrolls by number; a message without one if the next is gone."""
+    return contextlib.nullcontext(functools.partial(self._fetch, call))
+
+  async def _fetch(self, call, message):
+    try:
+      number, numbers = protocol.decode_fetch(message)
+    except wire.WireError as e:
+      raise bad(str(e)) from e
+    session = self._session(number)
+    self._calls.join(call, session)
+    start = 0
+    while start < len(numbers):
+      with session:
+        found = self._contents.fetch(
+            numbers[start:], remote_protocol.MAX_CALL_BYTES)
+        start = start + len(found) if found else len(numbers)
+        reply = protocol.join(self._contents.state, found)
+      yield reply
+
+  # -- Now and then ------------------------------------------------------------
+
+  def check(self):
+    """Lets those go on that wait for somebody who is gone; says who waits."""
+    self.sessions.expire()
+    heard = {session.about for session in self.sessions.recent()
+             if session.streams and
+             session.was_heard_within(PATIENCE_SECONDS)}
+    for member in self._pace.keep(heard):
+      logging.info('Learner %s is gone or silent, the others go on without it.',
+                   member.name)
+    self._tell()
+    now = time.monotonic()
+    waiting = [member for member, since in self._held.items()
+               if now - since >= _LONG_SECONDS]
+    slowest = self._pace.slowest()
+    if waiting and slowest and now - self._logged_time >= _LOG_SECONDS:
+      self._logged_time = now
+      logging.info(
+          '%d of %d learners wait, since learner %s has inserted fewer unrolls '
+          'by %d.', len(waiting), len(self._pace), slowest.name,
+          max(m.position for m in waiting) - slowest.position)

@@ -1,0 +1,100 @@
+"""Serves the learners that share replay."""
+
+import asyncio
+import time
+
+from scalable_agent.remote import server as server_lib
+from scalable_agent.shared_replay import contents as contents_lib
+from scalable_agent.shared_replay import methods as methods_lib
+from scalable_agent.shared_replay import protocol
+
+ServiceError = server_lib.ServiceError
+
+# Of the machine's memory, for what calls may hold. What is kept for replay may
+# take eight tenths.
+_MEMORY_SHARE = .1
+
+
+class Service:
+  """Keeps unrolls for learners until it is closed.
+
+  Calls are answered by a thread of its own. The status of a call that cannot be
+  served says why:
+    INVALID_ARGUMENT: The message is not what was agreed on.
+    FAILED_PRECONDITION: The learner's settings differ from the replay job's.
+    NOT_FOUND: The session is unknown, the learner has to say hello again.
+    UNAVAILABLE: The replay job is about to stop, or has no room; the learner
+      may try again.
+    UNAUTHENTICATED: The token is missing or wrong.
+  """
+
+  def __init__(self, address, agreement, levels, layout, capacity, max_bytes,
+               seed, security, unroll_length=0):
+    """Starts to listen.
+
+    Args:
+      address: 'host:port' to listen on; port 0 chooses one.
+      agreement: Of `protocol.agreement`.
+      levels: A list of level names that agents may play.
+      layout: The `wire.Layout` of unrolls.
+      capacity: Unrolls to keep, an int.
+      max_bytes: What they may take; then fewer are kept.
+      seed: Of what is drawn, an int.
+      security: A `security.Security`.
+      unroll_length: T, if whole episodes are to be drawn; 0 for unrolls.
+
+    Raises:
+      ServiceError: The address cannot be listened on.
+    """
+    # Nothing blocks: there is no work for threads.
+    self._server = server_lib.Server(protocol.US, 1, _MEMORY_SHARE)
+    self._contents = contents_lib.Contents(
+        layout, capacity, max_bytes, seed, unroll_length)
+    self._methods = methods = methods_lib.Methods(
+        agreement, levels, layout, self._contents, self._server.calls)
+    self._since = time.monotonic()
+    self._seen_bytes = 0
+    method = server_lib.Method
+    # Whatever it is, gRPC reads a message of the largest size.
+    call_bytes = max(
+        protocol.max_message_bytes(layout), server_lib.MAX_TEXT_BYTES)
+    served = dict(
+        Hello=method(methods.hello, call_bytes, lasts=False),
+        Insert=method(methods.insert, call_bytes))
+    if unroll_length:
+      served.update(
+          Episode=method(methods.episode, call_bytes),
+          Fetch=method(methods.fetch, call_bytes, has_parts=True))
+    else:
+      served['Draw'] = method(methods.draw, call_bytes, has_parts=True)
+    self._server.start(
+        address, protocol.SERVICE, served, call_bytes, security, methods.check)
+
+  @property
+  def port(self):
+    """The port that it listens on."""
+    return self._server.port
+
+  def take_gauges(self):
+    """Returns a dict of values to log, since the last call.
+
+    They are those of `ring.Ring`, `learners` and `inserted_mb_per_second`.
+    """
+    return asyncio.run_coroutine_threadsafe(
+        self._take_gauges(), self._server.loop).result()
+
+  async def _take_gauges(self):
+    now, seen = time.monotonic(), self._methods.num_inserted_bytes
+    gauges = dict(
+        self._contents.take_gauges(),
+        learners=self._methods.num_learners,
+        lacks_memory=self._contents.lacks_memory,
+        inserted_mb_per_second=(
+            (seen - self._seen_bytes) / 1e6 / max(now - self._since, 1e-9)))
+    self._since, self._seen_bytes = now, seen
+    return gauges
+
+  def close(self):
+    """Ends the service; what it kept is gone."""
+    if not self._server.is_closed:
+      self._server.close(self._methods.end)

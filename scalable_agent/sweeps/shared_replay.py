@@ -1,0 +1,98 @@
+"""The replay job that the runs of a sweep or a population share."""
+
+import os
+import socket
+import sys
+
+from scalable_agent import config as config_lib
+from scalable_agent.config import ConfigError
+from scalable_agent.sweeps import run_processes
+from scalable_agent.sweeps import trials
+
+# Of its own directory, below that of the runs.
+DIRECTORY = 'replay_job'
+# What a replay job depends on: what it shares, and where and how it runs.
+_SETTINGS = config_lib.names(config_lib.REPLAY) + (
+    'replay_capacity', 'use_lstm', 'seed', 'log_interval_secs',
+    'auth_token_file', 'tls_cert', 'tls_key', 'tls_ca', 'insecure_network',
+    'environment_timeout_secs', 'dataset_path', 'level_cache_dir')
+# What runs need alike, so that they can share it.
+_ALIKE = config_lib.names(config_lib.REPLAY) + ('replay_capacity',)
+
+
+def choose_host(given):
+  """Returns 'host:port' of a replay job.
+
+  Args:
+    given: What the user says, '' for a free port of this machine.
+  """
+  if given:
+    return given
+  with socket.create_server(('localhost', 0)) as s:
+    return f'localhost:{s.getsockname()[1]}'
+
+
+def check_alike(configs):
+  """Refuses runs that cannot share replay.
+
+  Args:
+    configs: A list of `config.Config`s.
+
+  Raises:
+    ConfigError: They differ in what the unrolls are.
+  """
+  for config in configs[1:]:
+    for name in _ALIKE:
+      values = [getattr(c, name) for c in (configs[0], config)]
+      if values[0] != values[1]:
+        raise ConfigError(
+            f'--share_replay cannot work: {name} is {values[0]} in one run and '
+            f'{values[1]} in another, and runs that share replay need it '
+            'alike.')
+
+
+class SharedReplay:
+  """Keeps a replay job running for the length of a `with` block."""
+
+  def __init__(self, directory, config):
+    """Initializes it; starts nothing.
+
+    Args:
+      directory: Of the sweep or the population.
+      config: A `config.Config` of one of the runs.
+    """
+    logdir = os.path.join(directory, DIRECTORY)
+    command = [
+        sys.executable, '-m', trials.EXPERIMENT, '--job_name=replay',
+        f'--replay_host={config.replay_host}', f'--logdir={logdir}',
+        *(f'--{name}={getattr(config, name)}' for name in _SETTINGS)]
+    self._run = run_processes.ManagedRun(
+        'the replay job', logdir, 0, lambda: command, lambda: False,
+        ends_with_parent=True)
+
+  def __enter__(self):
+    return self
+
+  def check(self):
+    """Starts the job, again if it has crashed.
+
+    Raises:
+      ConfigError: It crashes again and again, or is another program's.
+    """
+    run = self._run
+    run.poll()
+    if run.state == 'waiting':
+      run.start()
+    if run.state == 'elsewhere':
+      raise ConfigError(
+          f'--logdir={os.path.dirname(run.logdir)} is in use: another program '
+          'keeps the replay job there. Wait for it, stop it, or choose another '
+          '--logdir.')
+    if run.state == 'failed':
+      raise ConfigError(
+          f'The replay job crashed {run.crashes} times (see '
+          f'{run.output_path}): {run.last_words()}')
+
+  def __exit__(self, *unused_args):
+    self._run.terminate()
+    self._run.wait()

@@ -1,0 +1,125 @@
+"""Whole episodes of all agents, replayed with each learner's own weights."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from scalable_agent.environments import ArraySpec
+from scalable_agent.remote import link as link_lib
+from scalable_agent.remote import protocol as remote_protocol
+from scalable_agent.remote import server as server_lib
+from scalable_agent.replay import replayer as replayer_lib
+from scalable_agent.suites import Facts
+from tests.remote import remote_parts
+from tests.replay import episodes
+from tests.replay import test_replayer
+from tests.shared_replay import replay_parts
+
+pytestmark = pytest.mark.usefixtures('bounded')
+
+_T = test_replayer._T
+_OPTIONS = dict(
+    facts=Facts(2, (ArraySpec((episodes.SIZE,), np.dtype(np.float32)),)),
+    unroll_length=_T, replay_state='recomputed')
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+  monkeypatch.setattr(link_lib, '_FIRST_WAIT_SECONDS', .05)
+  monkeypatch.setattr(server_lib, '_CLOSE_GRACE_SECONDS', .1)
+  monkeypatch.setattr(remote_parts, 'LEVELS', [f'level_{i}' for i in range(6)])
+
+
+def _job(**options):
+  return replay_parts.Job(episodes=True, **dict(_OPTIONS, **options))
+
+
+def _client(job, name):
+  return replay_parts.client_of(job, name, **_OPTIONS)
+
+
+def _unroll(play, k):
+  """The k-th of a play whose actions there are two of."""
+  unroll = play.unroll(k, _T)
+  outputs = unroll.agent_outputs
+  return unroll._replace(agent_outputs=outputs._replace(
+      action=outputs.action % 2))
+
+
+def _insert(client, plays, num_unrolls):
+  replay_parts.insert(client, [
+      _unroll(play, k) for k in range(num_unrolls) for play in plays])
+
+
+def test_states_are_recomputed_along_the_episodes_of_all():
+  """They count the steps since the episode began, whoever has acted it."""
+  # Those of an actor job are named by two numbers.
+  plays = [episodes.Play(name, 30 * _T + 1, seed=0) for name in range(4)]
+  with _job() as job, _client(job, 'a') as a, _client(job, 'b') as b:
+    _insert(a, plays[:2], 30)
+    _insert(b, plays[2:], 30)
+    replayer = replayer_lib.Replayer(a, test_replayer._CountingAgent(), _T)
+    replayer.publish(dict(one=tf.constant(1.)))
+    seen = collections.Counter()
+    for _ in range(20):
+      for unroll in replayer.sample(8):
+        name, entry = episodes.entry_of(unroll)
+        (count,) = unroll.agent_state
+        done = plays[name].done
+        begin = np.flatnonzero(done[:entry])[-1] if count else entry
+        assert done[begin] and count == entry - begin
+        entries = slice(entry, entry + _T + 1)
+        np.testing.assert_array_equal(
+            unroll.env_outputs.observation[0], plays[name].observation[entries])
+        np.testing.assert_array_equal(
+            unroll.agent_outputs.action, plays[name].action[entries] % 2)
+        seen[name, bool(count)] += 1
+    assert {name for name, _ in seen} == {0, 1, 2, 3}
+    assert {late for _, late in seen} == {False, True}
+    gauges = replayer.take_gauges()
+    assert .2 < gauges['replay_others'] < .8
+    assert gauges['replay_unrolls'] == 120
+
+
+def test_without_a_whole_episode_there_is_nothing():
+  play = episodes.Play(0, 101, seed=0, end_probability=0.)
+  with _job() as job, _client(job, 'a') as client:
+    assert client.draw() is None
+    _insert(client, [play], 20)
+    assert client.draw() is None
+
+
+def test_a_long_episode_comes_in_several_messages(monkeypatch):
+  monkeypatch.setattr(remote_protocol, 'MAX_CALL_BYTES', 1)
+  play = episodes.Play(0, 201, seed=0, end_probability=0.)
+  play.done[[3, 170]] = True
+  with _job() as job, _client(job, 'a') as client:
+    _insert(client, [play], 40)
+    drawn = client.draw()
+    # One of the two that are whole: the first has three steps.
+    while drawn.num_steps == 3:
+      drawn = client.draw()
+    assert (drawn.offset, drawn.num_steps, len(drawn.unrolls)) == (3, 167, 35)
+
+
+def test_an_episode_that_has_made_room_meanwhile_is_not_drawn(monkeypatch):
+  """Between the answer that says which unrolls it is in and their coming."""
+  plays = [episodes.Play(0, 41, seed=0, end_probability=1.),
+           episodes.Play(1, 41, seed=0, end_probability=1.)]
+  with _job(capacity=8) as job, _client(job, 'a') as a:
+    _insert(a, plays[:1], 8)
+    fetch, rounds = a._fetch, []
+
+    def late(numbers):
+      rounds.append(numbers)
+      if len(rounds) == 1:
+        with _client(job, 'b') as b:
+          _insert(b, plays[1:], 8)
+      return fetch(numbers)
+
+    monkeypatch.setattr(a, '_fetch', late)
+    drawn = a.draw()
+    assert len(rounds) == 2 and max(rounds[0]) < 8 <= min(rounds[1])
+    assert {u.level_name for u in drawn.unrolls} == {'level_1'}

@@ -1,0 +1,134 @@
+"""The replay job of a sweep: started, started again, ended."""
+
+import os
+import signal
+import sys
+import time
+
+import psutil
+import pytest
+
+from scalable_agent import config as config_lib
+from scalable_agent.process import locks
+from scalable_agent.sweeps import shared_replay
+from scalable_agent.sweeps import trials
+from scalable_agent.training import run_config
+
+_JOB = '''
+import sys, time
+print('begins', *sys.argv[1:], flush=True)
+time.sleep(60)
+'''
+
+
+def _config(**values):
+  return config_lib.resolve(dict(dict(
+      level_name='gym:CartPole-v1', replay_host='localhost:1',
+      replay_proportion=.5), **values))
+
+
+@pytest.fixture(name='job')
+def _job(tmp_path, monkeypatch):
+  """A `SharedReplay` whose process is a program of the test's."""
+  def make(text=_JOB):
+    (tmp_path / 'job.py').write_text(text)
+    monkeypatch.setenv('PYTHONPATH', str(tmp_path))
+    monkeypatch.setattr(trials, 'EXPERIMENT', 'job')
+    return shared_replay.SharedReplay(str(tmp_path), _config())
+  return make
+
+
+def _output(tmp_path):
+  return (tmp_path / 'replay_job' / 'output.log').read_text()
+
+
+def _check_until(job, condition):
+  deadline = time.monotonic() + 60
+  while not condition():
+    assert time.monotonic() < deadline, 'not in time'
+    job.check()
+    time.sleep(.02)
+
+
+def _processes(tmp_path):
+  return [p for p in psutil.Process().children()
+          if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_it_runs_as_long_as_the_block(job, tmp_path):
+  with job() as running:
+    assert not (tmp_path / 'replay_job').exists()
+    _check_until(running, lambda: (tmp_path / 'replay_job').exists() and
+                 'begins' in _output(tmp_path))
+    (process,) = _processes(tmp_path)
+  assert not _processes(tmp_path)
+  assert not process.is_running()
+  arguments = _output(tmp_path).split()
+  assert arguments[1:3] == ['--job_name=replay', '--replay_host=localhost:1']
+
+
+def test_it_is_started_again_but_not_for_ever(job, tmp_path):
+  with job() as running:
+    for i in range(3):
+      _check_until(running, lambda: os.path.exists(
+          tmp_path / 'replay_job' / 'output.log') and
+                   _output(tmp_path).count('begins') == i + 1)
+      _processes(tmp_path)[0].send_signal(signal.SIGKILL)
+    with pytest.raises(config_lib.ConfigError) as error:
+      _check_until(running, lambda: False)
+  assert str(error.value).startswith('The replay job crashed 3 times (see ')
+  assert not _processes(tmp_path)
+
+
+def test_what_it_said_last_is_told(job, tmp_path):
+  with job('import sys; sys.exit("Error: no memory")') as running:
+    with pytest.raises(config_lib.ConfigError, match=': Error: no memory'):
+      _check_until(running, lambda: False)
+
+
+def test_two_programs_do_not_keep_one_job(job, tmp_path):
+  (tmp_path / 'replay_job').mkdir()
+  lock = locks.acquire(str(tmp_path / 'replay_job' / 'launcher.lock'))
+  with job() as running:
+    with pytest.raises(config_lib.ConfigError, match='is in use'):
+      running.check()
+  os.close(lock)
+
+
+def test_its_flags_are_those_of_the_runs(tmp_path):
+  """As the job itself reads them."""
+  config = _config(
+      unroll_length=7, replay_capacity=99, use_lstm=True, seed=5,
+      replay_state='recomputed', auth_token_file='/a b', insecure_network=True)
+  job = shared_replay.SharedReplay(str(tmp_path), config)
+  command = job._run._prepare()
+  assert command[:3] == [sys.executable, '-m', 'scalable_agent.experiment']
+  given = dict(argument.removeprefix('--').split('=', 1)
+               for argument in command[3:])
+  values = {
+      name: type(config_lib.SETTINGS[name].default)(
+          value == 'True' if value in ('True', 'False') else value)
+      for name, value in given.items()}
+  found = run_config.resolve(values)
+  assert found.is_replay_job
+  for name in (*config_lib.names(config_lib.REPLAY), 'replay_capacity', 'seed',
+               'replay_host', 'auth_token_file', 'insecure_network'):
+    assert getattr(found, name) == getattr(config, name), name
+
+
+@pytest.mark.parametrize('name, value', [
+    ('unroll_length', 7), ('replay_capacity', 9),
+    ('level_name', 'gym:Acrobot-v1')])
+def test_runs_that_differ_cannot_share(name, value):
+  with pytest.raises(config_lib.ConfigError) as error:
+    shared_replay.check_alike(
+        [_config(), _config(entropy_cost=1.), _config(**{name: value})])
+  default = getattr(_config(), name)
+  assert str(error.value).startswith(
+      f'--share_replay cannot work: {name} is {default} in one run and {value}')
+
+
+def test_a_port_is_chosen_unless_one_is_given():
+  assert shared_replay.choose_host('a:1') == 'a:1'
+  host, port = shared_replay.choose_host('').split(':')
+  assert host == 'localhost' and 1024 <= int(port) < 65536
