@@ -24,6 +24,7 @@ pytest.importorskip('ale_py')
 pytest.importorskip('gymnasium')
 
 from scalable_agent import experiment
+from scalable_agent.process import open_files
 from scalable_agent.process import progress
 from tests import preloaded
 
@@ -452,6 +453,7 @@ def test_a_finished_run_that_is_run_again_has_nothing_to_do(
     cartpole, run_main, caplog):
   """It says so, with the score of the episodes from before."""
   before = _contents(cartpole)
+  num_open = open_files.count()
   result = run_main(f'--logdir={cartpole}', *_CARTPOLE,
                     '--total_environment_frames=8000')
   assert result.code == 0, result
@@ -461,6 +463,8 @@ def test_a_finished_run_that_is_run_again_has_nothing_to_do(
   after = {name: content for name, content in _contents(cartpole).items()
            if name in before}
   assert after == before
+  # A program may train many times.
+  assert open_files.count() <= num_open
 
 
 def test_devices_pools_lstm_and_xla_together(tmp_path):

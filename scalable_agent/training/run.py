@@ -262,6 +262,11 @@ class Run:
     with contextlib.suppress(checkpoint.CheckpointError):
       self.save()
 
+  def close_saver(self):
+    """Gives back what was kept for saving; nothing is saved from then on."""
+    if self._saver:
+      self._saver.close()
+
   def check_saved(self):
     """Raises `checkpoint.CheckpointError` if the last save failed."""
     if self._saver:
@@ -374,6 +379,7 @@ def train(config, start_actors=actor_threads.start, stop=None,
       for line in messages.agent_and_files(
           config, run.num_parameters, devices, first_frames):
         logging.info('%s', line)
+      stack.callback(run.close_saver)
       stack.callback(run.save_last)
       stack.callback(run.close)
       progress = progress_lib.ProgressLine()

@@ -37,8 +37,6 @@ class Saver:
     self._checkpointer = checkpoint.Checkpointer(
         config.logdir, learner, config.to_json(), config.keep_checkpoints)
     self._failed_saves = 0
-    # So that connections of others cannot take the last descriptors.
-    self._reserve = open_files.Reserve(_RESERVED_FILES)
     path = self._checkpointer.restore()
     if path:
       logging.info('Resuming from %s', path)
@@ -47,6 +45,8 @@ class Saver:
     if config.warm_start and self._checkpointer.warm_start(config.warm_start):
       logging.info('Weights and slots are those of %s', config.warm_start)
     self._best = self._read_best()
+    # So that connections of others cannot take the last descriptors.
+    self._reserve = open_files.Reserve(_RESERVED_FILES)
 
   def _read_best(self):
     """Returns what has `measure` and `value` of the best, None without one."""
@@ -137,3 +137,7 @@ class Saver:
           'The last state of the run could not be saved. The same command goes '
           f'on from frame {self._checkpointer.newest_frames}, once '
           f'--logdir={self._config.logdir} can be written.')
+
+  def close(self):
+    """Gives back the descriptors it kept for saving."""
+    self._reserve.close()

@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import json
-import select
 import socket
 import struct
 import threading
@@ -316,20 +315,16 @@ class Proxy:
         continue
       pair = inner, outer
       self._pairs.append(pair)
-      threading.Thread(target=self._copy, args=(pair,), daemon=True).start()
+      for ends in pair, pair[::-1]:
+        threading.Thread(
+            target=self._copy, args=(pair, *ends), daemon=True).start()
 
-  def _copy(self, pair):
-    other = dict([pair, pair[::-1]])
-    try:
-      while True:
-        for end in select.select(pair, [], [])[0]:
-          data = end.recv(65536)
-          if not data:
-            return self._shut(pair)
-          if pair not in self._silent:
-            other[end].sendall(data)
-    except (OSError, ValueError):
-      self._shut(pair)
+  def _copy(self, pair, start, end):
+    with contextlib.suppress(OSError):
+      while data := start.recv(65536):
+        if pair not in self._silent:
+          end.sendall(data)
+    self._shut(pair)
 
   def _shut(self, pair):
     for end in pair:
