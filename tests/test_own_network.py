@@ -1,4 +1,4 @@
-"""A user's own network and environment: the README's examples, as programs.
+"""A user's own network and environment: the documented examples as programs.
 
 They are in a package that only PYTHONPATH or the current folder leads to, and
 in this process `sys.path`.
@@ -15,7 +15,7 @@ import sys
 import numpy as np
 import pytest
 
-from tests import readme
+from tests import your_own
 from tests import test_experiment
 from tests.jobs import test_jobs
 from tests.test_experiment import Program
@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
   assert importlib.util.find_spec('my_project') is None
   folder = tmp_path_factory.mktemp('users')
   for heading in ('Your own network', 'Your own environment'):
-    _, name, code = readme.example(heading)
+    _, name, code = your_own.example(heading)
     path = folder / name
     assert path.parent.name == 'my_project'
     path.parent.mkdir(exist_ok=True)
@@ -54,7 +54,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def network(folder):
-  flag, name, _ = readme.example('Your own network')
+  flag, name, _ = your_own.example('Your own network')
   assert (folder / name).exists()
   assert flag == '--network=my_project.torso:Name'
   return flag
@@ -145,7 +145,7 @@ def test_a_name_that_cannot_be_imported_is_refused(tmp_path, run_main):
 
 
 def test_own_environment_from_the_current_folder(tmp_path, folder):
-  level, _, _ = readme.example('Your own environment')
+  level, _, _ = your_own.example('Your own environment')
   assert level == '--level_name=gym:my_project.corridor:Corridor-v0'
   logdir = tmp_path / 'run'
   completed = subprocess.run(

@@ -16,7 +16,7 @@ from scalable_agent.environments import dmlab
 from scalable_agent.evaluation import export
 from scalable_agent.evaluation import trained
 from scalable_agent.training import run_config
-from tests import readme
+from tests import your_own
 from tests.evaluation import trained_runs
 from tests.test_experiment import _contents
 from tests.test_experiment import _error_of
@@ -107,7 +107,7 @@ def _expect(agent, weights, fed):
 def runs(tmp_path_factory):
   """A dict of name to `(facts, agent)` of exported runs, and their folder."""
   folder = tmp_path_factory.mktemp('exports')
-  flag, path, code = readme.example('Your own network')
+  flag, path, code = your_own.example('Your own network')
   with pytest.MonkeyPatch.context() as patched:
     users = tmp_path_factory.mktemp('users')
     (users / path).parent.mkdir()

@@ -11,7 +11,7 @@ import tensorflow as tf
 from scalable_agent import networks
 from scalable_agent.environments import ArraySpec
 from scalable_agent.networks import torsos
-from tests import readme
+from tests import your_own
 from tests.networks import agents
 
 _EXAMPLE = 'users_package.my_networks:Name'
@@ -75,7 +75,7 @@ function = lambda frame_shape: None
 
 
 def _example_code():
-  return readme.example('Your own network').code
+  return your_own.example('Your own network').code
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,10 @@
-"""The examples that the README gives its users to copy."""
+"""The examples of launch/your_own.md, which users copy."""
 
 import collections
 import pathlib
 import re
 
-_PATH = pathlib.Path(__file__).resolve().parents[1] / 'README.md'
+_PATH = pathlib.Path(__file__).resolve().parents[1] / 'launch/your_own.md'
 
 Example = collections.namedtuple('Example', 'flag path code')
 Example.__doc__ = """A program of a user's, all strings.
