@@ -55,6 +55,10 @@ class EnvironmentSettings:
   dataset_path: str = setting(
       '', 'Directory of the images that two psychlab_* levels show.',
       settings.NOWHERE)
+  runfiles_path: str = setting(
+      '', 'Directory of DeepMind Lab\'s own files, where the engine does not '
+      'find them by itself, as when it runs from Bazel\'s output.',
+      settings.NOWHERE)
   level_cache_dir: str = setting(
       '', 'Where to keep the maps that DeepMind Lab compiles, so that none is '
       'compiled twice: a directory, or any path that tf.io.gfile knows. '

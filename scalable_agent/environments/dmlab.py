@@ -132,7 +132,8 @@ def check(level_names, dataset_path):
 
 
 def make_pool(level_names, seed, height, width, num_action_repeats,
-              dataset_path='', level_cache_dir='', is_test=False, **kwargs):
+              dataset_path='', runfiles_path='', level_cache_dir='',
+              is_test=False, **kwargs):
   """Makes a pool.
 
   Args:
@@ -142,6 +143,8 @@ def make_pool(level_names, seed, height, width, num_action_repeats,
     width: Of the frame, in pixels.
     num_action_repeats: Environment frames per action.
     dataset_path: See `check`.
+    runfiles_path: Directory of the engine's own files; '' leaves it to the
+      engine to find them.
     level_cache_dir: See `level_cache.LocalLevelCache`; '' for none.
     is_test: Whether to play the test's levels and episodes.
     **kwargs: See `ReplacingProcessPool`.
@@ -160,8 +163,8 @@ def make_pool(level_names, seed, height, width, num_action_repeats,
       __name__ + ':DmLabEnvironment',
       [dict(level_name=name, seed=(seed + i) % _MAX_SEED, height=height,
             width=width, num_action_repeats=num_action_repeats,
-            dataset_path=dataset_path, level_cache_dir=level_cache_dir,
-            is_test=is_test)
+            dataset_path=dataset_path, runfiles_path=runfiles_path,
+            level_cache_dir=level_cache_dir, is_test=is_test)
        for i, name in enumerate(level_names)],
       **kwargs)
 
@@ -178,7 +181,8 @@ class DmLabEnvironment:
   num_actions = NUM_ACTIONS
 
   def __init__(self, level_name, seed, height, width, num_action_repeats,
-               dataset_path='', level_cache_dir='', is_test=False):
+               dataset_path='', runfiles_path='', level_cache_dir='',
+               is_test=False):
     """Loads the engine and the level; see `make_pool`.
 
     Raises:
@@ -201,6 +205,8 @@ class DmLabEnvironment:
           allowHoldOutLevels='true', mixerSeed=str(_TEST_MIXER_SEED))
     try:
       import deepmind_lab
+      if runfiles_path:
+        deepmind_lab.set_runfiles_path(runfiles_path)
       self._lab = deepmind_lab.Lab(
           _long_name(self.level_name), _OBSERVATIONS, config,
           level_cache=(level_cache.LocalLevelCache(level_cache_dir)

@@ -10,11 +10,8 @@ from scalable_agent.process import whole_file
 from scalable_agent.results import published
 from scalable_agent.results import tables
 
-_NONE = '-'
-
-
-def _number(value):
-  return _NONE if value is None else f'{value:.1f}'
+# Of a column: as a score of six digits has it.
+_LEAST_WIDTH = len('123,456.7')
 
 
 def human_normalized_score(level, mean_return):
@@ -23,32 +20,59 @@ def human_normalized_score(level, mean_return):
   return benchmark and float(benchmark.normalize(name, mean_return))
 
 
-def lines(levels):
-  """Lays out the scores of levels.
+class ScoreTable:
+  """Test scores beside published ones, a line for each level once it is played.
 
-  Args:
-    levels: A dict of level to its scores, the `levels` of `write_scores`.
-
-  Returns:
-    A list of lines, empty if nothing was published on any of the levels. The
-    published scores are those of the suite of the first.
+  The published scores are those of the suite of the first level that has any.
   """
-  found = {level: published.find(level) for level in levels}
-  benchmarks = [benchmark for benchmark, _ in found.values() if benchmark]
-  if not benchmarks:
-    return []
-  benchmark = benchmarks[0]
-  header = ['level', 'mean', 'error', '% human', 'random', 'human',
-            *benchmark.columns]
-  rows = []
-  for level, scores in levels.items():
-    _, name = found[level]
-    columns = (benchmark.random, benchmark.human, *benchmark.columns.values())
-    rows.append([
-        level, _number(scores['mean']), _number(scores['standard_error']),
-        _number(scores['human_normalized_score']),
-        *(_number(column.get(name)) for column in columns)])
-  return [f'Published: {benchmark.source}', *tables.aligned(tables.Table(header, rows))]
+
+  def __init__(self, levels):
+    """Finds what is published, by which columns have their width.
+
+    Args:
+      levels: All names of levels that rows may have, a list.
+    """
+    self._found = {level: published.find(level) for level in levels}
+    self._benchmark = next(
+        (benchmark for benchmark, _ in self._found.values() if benchmark), None)
+    self._header = ['level', 'mean', 'error']
+    if self._benchmark:
+      self._header += [
+          '% human', 'random', 'human', *self._benchmark.columns]
+    nothing = dict.fromkeys(['mean', 'standard_error', 'human_normalized_score'])
+    rows = [self._header] + [self._cells(level, nothing) for level in levels]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    self._widths = widths[:1] + [
+        max(width, _LEAST_WIDTH) for width in widths[1:]]
+
+  def head(self):
+    """Returns the lines above the rows, a list."""
+    source = ([f'Published: {self._benchmark.source}']
+              if self._benchmark else [])
+    return source + [self._line(self._header)]
+
+  def row(self, level, scores):
+    """Returns the line of a level.
+
+    Args:
+      level: Its name.
+      scores: What `write_scores` returns of it in `levels`.
+    """
+    return self._line(self._cells(level, scores))
+
+  def _cells(self, level, scores):
+    cells = [level, tables.number(scores['mean']),
+             tables.number(scores['standard_error'])]
+    if self._benchmark:
+      _, name = self._found[level]
+      columns = (self._benchmark.random, self._benchmark.human,
+                 *self._benchmark.columns.values())
+      cells += [tables.number(scores['human_normalized_score']),
+                *(tables.number(column.get(name)) for column in columns)]
+    return cells
+
+  def _line(self, cells):
+    return tables.aligned_row(cells, self._widths)
 
 
 def write_scores(logdir, episodes_by_level, frames, suite_scores=()):

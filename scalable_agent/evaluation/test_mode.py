@@ -52,7 +52,11 @@ def test(config, stop=None):
 
 def _play_levels(config, tester):
   episodes = {}
-  for level_name in suites.level_names(config):
+  level_names = suites.level_names(config)
+  table = scores_lib.ScoreTable(level_names)
+  for line in table.head():
+    print(line, flush=True)
+  for level_name in level_names:
     level_config = dataclasses.replace(config, level_name=level_name)
     episodes[level_name] = tester.play(level_config)
     try:
@@ -65,14 +69,9 @@ def _play_levels(config, tester):
       raise config_lib.ConfigError(
           f'--logdir={config.logdir} cannot be written: '
           f'{errors.first_line(e)}.') from e
-    score = scores['levels'][level_name]
-    logging.info('%s: mean return %.2f, standard error %s, %d episodes, after '
-                 '%d frames of training', level_name, score['mean'],
-                 score['standard_error'], score['num_episodes'], tester.frames)
+    print(table.row(level_name, scores['levels'][level_name]), flush=True)
     if config.video_dir:
       logging.info('Wrote %s', tester.record(level_config))
-  for line in scores_lib.lines(scores['levels']):
-    print(line)
   for name, score in scores.items():
     if name.endswith('score'):
       logging.info('%s: %s %.1f %%', config.level_name, name, score)
@@ -92,7 +91,10 @@ class _Tester:
     trained = trained_lib.restore(config)
     if config.video_dir:
       _check_video(config)
-    logging.info('Testing %s of %s', trained.saved.path, config.level_name)
+    logging.info(
+        'Testing %s of %s, trained on %d frames: %d episodes of each level',
+        trained.saved.path, config.level_name, trained.saved.frames,
+        config.test_num_episodes)
     self._agent = trained.agent
     self.frames = trained.saved.frames
     self._policy = policy_lib.Policy(

@@ -24,10 +24,18 @@ def aligned(table):
   """Returns the lines of a `Table` as text whose columns are aligned, a list."""
   rows = [table.header, *table.rows]
   widths = [max(map(len, column)) for column in zip(*rows)]
-  return [
-      '  '.join([row[0].ljust(widths[0])] + [
-          cell.rjust(width) for cell, width in zip(row[1:], widths[1:])])
-      for row in rows]
+  return [aligned_row(row, widths) for row in rows]
+
+
+def aligned_row(cells, widths):
+  """Returns a line: the first cell at the left, the others at the right.
+
+  Args:
+    cells: A list of strings.
+    widths: The least width of each, a list of ints.
+  """
+  return '  '.join([cells[0].ljust(widths[0])] + [
+      cell.rjust(width) for cell, width in zip(cells[1:], widths[1:])])
 
 
 def _count(number, noun):

@@ -123,8 +123,8 @@ def _make_pool(config, layout, seed):
   return dmlab.make_pool(
       [levels[i % len(levels)] for i in range(layout.size)], seed,
       config.height, config.width, config.num_action_repeats,
-      config.dataset_path, config.level_cache_dir, is_test,
-      **layout_lib.process_pool_options(config, layout))
+      config.dataset_path, config.runfiles_path, config.level_cache_dir,
+      is_test, **layout_lib.process_pool_options(config, layout))
 
 
 def _find_actions(unused_config):

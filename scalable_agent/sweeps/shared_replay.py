@@ -15,7 +15,8 @@ DIRECTORY = 'replay_job'
 _SETTINGS = config_lib.names(config_lib.REPLAY) + (
     'replay_capacity', 'use_lstm', 'seed', 'log_interval_secs',
     'auth_token_file', 'tls_cert', 'tls_key', 'tls_ca', 'insecure_network',
-    'environment_timeout_secs', 'dataset_path', 'level_cache_dir')
+    'environment_timeout_secs', 'dataset_path', 'runfiles_path',
+    'level_cache_dir')
 # What runs need alike, so that they can share it.
 _ALIKE = config_lib.names(config_lib.REPLAY) + ('replay_capacity',)
 

@@ -44,6 +44,7 @@ _MAY_DIFFER = dict(
     # Environments.
     num_actors=_NO_ENVIRONMENTS,
     dataset_path=_NO_ENVIRONMENTS,
+    runfiles_path=_NO_ENVIRONMENTS,
     level_cache_dir=_NO_ENVIRONMENTS,
     environment_timeout_secs=_NO_ENVIRONMENTS,
     environment_start_timeout_secs=_NO_ENVIRONMENTS,

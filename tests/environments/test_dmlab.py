@@ -350,6 +350,21 @@ def test_maps_are_cached(fake, tmp_path):
     assert (cache / names[0]).read_text() == f'map {names[0]}'
 
 
+def test_the_engine_is_told_where_its_files_are(fake, tmp_path):
+  values = dict(level_name='seekavoid_arena_01', num_actors=1)
+  (pool,) = _make_pools(runfiles_path=tmp_path, **values)
+  try:
+    _recv_all(pool)
+  finally:
+    pool.close()
+  with pytest.raises(PoolError, match='files of the engine'):
+    for pool in _make_pools(runfiles_path=tmp_path / 'none', **values):
+      try:
+        _recv_all(pool)
+      finally:
+        pool.close()
+
+
 def test_environments_do_not_import_tensorflow(fake):
   """The engine would crash, and the fake does."""
   assert 'tensorflow' in sys.modules

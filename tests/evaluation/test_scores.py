@@ -17,8 +17,15 @@ def _scores(level, mean, error=None):
       human_normalized_score=scores_lib.human_normalized_score(level, mean))}
 
 
+def _lines(levels):
+  """The whole table, as a test of these levels prints it."""
+  table = scores_lib.ScoreTable(list(levels))
+  return table.head() + [
+      table.row(level, scores) for level, scores in levels.items()]
+
+
 def test_dmlab30_beside_table_b1():
-  lines = scores_lib.lines(dict(
+  lines = _lines(dict(
       _scores('rooms_watermaze', 29.0325, 1.25),
       **_scores('language_execute_random_task', -5.913)))
   assert 'Table B.1' in lines[0]
@@ -28,34 +35,36 @@ def test_dmlab30_beside_table_b1():
   assert lines[2].split() == [
       'rooms_watermaze', '29.0', '1.2', '50.0', '4.1', '54.0', '26.9', '31.1']
   assert lines[3].split() == [
-      'language_execute_random_task', '-5.9', '-', '0.0', '-5.9', '254.1',
+      'language_execute_random_task', '-5.9', '–', '0.0', '-5.9', '254.1',
       '-49.9', '66.8']
   assert len({len(line) for line in lines[1:]}) == 1
 
 
-def test_every_level_has_a_line():
+def test_every_level_has_a_line_of_the_same_width():
   levels = {}
   for level in dmlab30.LEVEL_MAPPING.values():
-    levels.update(_scores(level, 1.))
-  lines = scores_lib.lines(levels)
+    levels.update(_scores(level, -1234.5, 1.))
+  lines = _lines(levels)
   assert [line.split()[0] for line in lines[2:]] == list(levels)
+  assert len({len(line) for line in lines[1:]}) == 1
 
 
 def test_training_levels_are_beside_what_they_are_tested_on():
-  (line,) = scores_lib.lines(
-      _scores('rooms_collect_good_objects_train', 10.))[2:]
+  (line,) = _lines(_scores('rooms_collect_good_objects_train', 10.))[2:]
   assert line.split()[3] == '100.0'
 
 
-def test_nothing_without_published_scores():
-  assert scores_lib.lines(_scores('gym:CartPole-v1', 500.)) == []
+def test_nothing_beside_levels_without_published_scores():
+  assert [line.split() for line in _lines(
+      _scores('gym:CartPole-v1', 500., 2.))] == [
+          ['level', 'mean', 'error'], ['gym:CartPole-v1', '500.0', '2.0']]
   assert scores_lib.human_normalized_score('gym:CartPole-v1', 500.) is None
 
 
 def test_atari():
-  lines = scores_lib.lines(_scores('pong', 14.6))
+  lines = _lines(_scores('pong', 14.6))
   assert 'Table C.1' in lines[0]
-  assert lines[2].split()[:4] == ['pong', '14.6', '-', '100.0']
+  assert lines[2].split()[:4] == ['pong', '14.6', '–', '100.0']
 
 
 def _episodes(level_name, returns):

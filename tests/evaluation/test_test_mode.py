@@ -106,8 +106,8 @@ def test_atari57_tests_every_game_and_scores_the_suite(tmp_path, monkeypatch):
     assert gif.n_frames == 3
 
 
-def test_levels_so_far_are_written_without_a_score_of_the_suite(
-    tmp_path, monkeypatch):
+def test_levels_so_far_are_shown_and_written_without_a_score_of_the_suite(
+    tmp_path, monkeypatch, capsys):
   class Dies(ShortGame):
 
     def recv(self):
@@ -124,6 +124,11 @@ def test_levels_so_far_are_written_without_a_score_of_the_suite(
   scores = json.loads((tmp_path / 'test_scores.json').read_text())
   assert list(scores) == ['frames', 'levels']
   assert list(scores['levels']) == ['alien', 'amidar', 'assault']
+  source, *lines = capsys.readouterr().out.splitlines()
+  assert 'Table C.1' in source
+  assert [line.split()[:2] for line in lines] == [
+      ['level', 'mean'], ['alien', '0.5'], ['amidar', '100.5'],
+      ['assault', '200.5']]
 
 
 def test_what_an_environment_of_gymnasium_renders_is_recorded(tmp_path):

@@ -41,6 +41,20 @@ _NUM_ACTIONS = 7
 _NUM_FRAMES = 16
 
 
+_runfiles_path = os.path.dirname(os.path.abspath(__file__))
+
+
+def runfiles_path():
+  return _runfiles_path
+
+
+def set_runfiles_path(path):
+  global _runfiles_path
+  if not isinstance(path, str):
+    raise TypeError(f'must be str, not {type(path).__name__}')
+  _runfiles_path = path
+
+
 def _die():
   os.kill(os.getpid(), signal.SIGSEGV)
 
@@ -57,6 +71,8 @@ class Lab:
         raise TypeError(f'must be {kind.__name__}, not {type(value).__name__}')
     if renderer not in ('', 'software', 'hardware'):
       raise RuntimeError(f'Failed to set renderer "{renderer}"')
+    if not os.path.isdir(_runfiles_path):
+      raise RuntimeError('Failed to find the files of the engine')
     frames = [count for start, count in _EPISODE_FRAMES.items()
               if level.startswith(start)]
     if not frames:
