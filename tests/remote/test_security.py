@@ -1,17 +1,12 @@
 """Who may talk to a learner, over real connections."""
 
 import contextlib
-import datetime
-import ipaddress
 import logging as python_logging
 import os
 import socket
 import threading
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 import grpc
 import pytest
 
@@ -19,11 +14,14 @@ from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
+from tests.remote import authorities
 from tests.remote import remote_parts
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
 _TOKEN = b'correct-horse-battery'
+_PAST, _FUTURE = authorities.PAST, authorities.FUTURE
+_tls = authorities.security_of
 
 
 @pytest.mark.parametrize('address, expected', [
@@ -193,58 +191,14 @@ def test_token_opens_and_is_not_logged(caplog):
 # -- TLS ----------------------------------------------------------------------
 
 
-# Hours from now, from when to when a certificate is valid.
-_PRESENT, _PAST, _FUTURE = (-1, 1), (-2, -1), (1, 2)
-
-
-class Authority:
-  """Signs certificates."""
-
-  def __init__(self, name, hours=_PRESENT):
-    self._key = ec.generate_private_key(ec.SECP256R1())
-    self._name = x509.Name([x509.NameAttribute(
-        x509.NameOID.COMMON_NAME, name)])
-    self._certificate = self._sign(self._name, self._key, True, hours)
-    self.pem = self._certificate.public_bytes(serialization.Encoding.PEM)
-
-  def _sign(self, name, key, is_authority, hours):
-    now = datetime.datetime.now(datetime.timezone.utc)
-    names = [x509.DNSName('localhost'),
-             x509.IPAddress(ipaddress.ip_address('127.0.0.1'))]
-    return (x509.CertificateBuilder()
-            .subject_name(name).issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now + datetime.timedelta(hours=hours[0]))
-            .not_valid_after(now + datetime.timedelta(hours=hours[1]))
-            .add_extension(x509.SubjectAlternativeName(names), False)
-            .add_extension(x509.BasicConstraints(is_authority, None), True)
-            .sign(self._key, hashes.SHA256()))
-
-  def issue(self, name, hours=_PRESENT):
-    """Returns key and certificate, PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = self._sign(x509.Name([x509.NameAttribute(
-        x509.NameOID.COMMON_NAME, name)]), key, False, hours)
-    return (key.private_bytes(serialization.Encoding.PEM,
-                              serialization.PrivateFormat.PKCS8,
-                              serialization.NoEncryption()),
-            certificate.public_bytes(serialization.Encoding.PEM))
-
-
 @pytest.fixture(scope='module')
 def authority():
-  return Authority('ours')
+  return authorities.Authority('ours')
 
 
 @pytest.fixture(scope='module')
 def stranger():
-  return Authority('theirs')
-
-
-def _tls(authority, name, ca, token=b'', hours=_PRESENT):
-  key, certificate = authority.issue(name, hours) if authority else (b'', b'')
-  return security_lib.Security(token, key, certificate, ca)
+  return authorities.Authority('theirs')
 
 
 @pytest.fixture
@@ -336,7 +290,7 @@ def test_an_actor_says_that_the_learners_certificate_is_not_valid_today(
 
 def test_an_actor_says_that_another_authority_of_this_name_signed(
     authority, short_waits):
-  impostor = Authority('ours')
+  impostor = authorities.Authority('ours')
   with remote_parts.Learner(
       security=_tls(impostor, 'learner', b'')) as learner:
     text = _refusal(learner, _tls(None, '', authority.pem))
@@ -399,7 +353,7 @@ def test_load_refuses_tls(authority, tmp_path):
 def test_load_refuses_certificates_that_are_not_valid_today(
     hours, expected, authority, tmp_path):
   """Of learner and actor; one valid authority is enough."""
-  past = Authority('ours', hours)
+  past = authorities.Authority('ours', hours)
   cert, key, ca, both = [
       _write(tmp_path, name, content) for name, content in zip(
           ('cert', 'key', 'ca', 'both'),

@@ -12,8 +12,10 @@ from scalable_agent.remote import protocol as remote_protocol
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import server as server_lib
 from scalable_agent.remote import wire
+from scalable_agent.shared_replay import client as client_lib
 from scalable_agent.shared_replay import methods as methods_lib
 from scalable_agent.shared_replay import protocol
+from tests.remote import authorities
 from tests.remote import remote_parts
 from tests.shared_replay import replay_parts
 
@@ -68,6 +70,29 @@ def test_without_the_key_nothing_is_read_or_written(metadata, episodes):
         for method in methods:
           assert raw.answers(method, messages[method])[0] == _OK, method
       assert job.num_inserted == 2
+
+
+def test_tls_admits_those_whose_certificate_it_trusts():
+  ours, theirs = authorities.Authority('ours'), authorities.Authority('theirs')
+  replay = authorities.security_of(ours, 'replay', ours.pem)
+  with replay_parts.Job(security=replay) as job:
+    learner = authorities.security_of(ours, 'learner', ours.pem)
+    with replay_parts.client_of(job, security=learner) as client:
+      replay_parts.insert(client, [replay_parts.make_unroll(1)])
+      assert list(map(replay_parts.seed_of, client.sample(1))) == [1]
+    # Another's authority, another's certificate, none, and no TLS at all.
+    for stranger in (authorities.security_of(ours, 'learner', theirs.pem),
+                     authorities.security_of(theirs, 'learner', ours.pem),
+                     authorities.security_of(None, '', ours.pem),
+                     remote_parts.NO_SECURITY):
+      with replay_parts.client_of(job, security=stranger) as client:
+        thread = remote_parts.Thread(
+            replay_parts.insert, client, [replay_parts.make_unroll(2)])
+        thread.join(.5)
+        client.close()
+        with pytest.raises((client_lib.Refused, client_lib.Closed)):
+          thread.result()
+    assert job.num_inserted == 1
 
 
 # -- Messages -----------------------------------------------------------------
