@@ -25,9 +25,9 @@ from scalable_agent import config as config_lib
 from scalable_agent import library
 from scalable_agent.config import flags as config_flags
 from scalable_agent.environments import PoolError
+from scalable_agent.files import open_files
 from scalable_agent.process import binary
 from scalable_agent.process import errors
-from scalable_agent.process import open_files
 from scalable_agent.process import signals
 from scalable_agent.process import tensorflow_environment
 from scalable_agent.training import run_config

@@ -59,11 +59,11 @@ def learn(config, stop=None):
     from scalable_agent.jobs import actor_server
     from scalable_agent.jobs import replay_link
     from scalable_agent.training import actor_threads
-    from scalable_agent.training import run as run_lib
+    from scalable_agent.training import loop
     start_actors = (
         actor_server.start if config.task >= 0 else actor_threads.start)
-    run_lib.train(config, start_actors, stop, evaluator.start,
-                  replay_link.start)
+    loop.train(
+        config, start_actors, stop, evaluator.start, replay_link.start)
 
 
 def load(logdir, checkpoint='latest', seed=0):

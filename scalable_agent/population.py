@@ -24,8 +24,8 @@ from absl import logging
 
 from scalable_agent import config as config_lib
 from scalable_agent import experiment
+from scalable_agent.files import locks
 from scalable_agent.process import binary
-from scalable_agent.process import locks
 from scalable_agent.studies import lineage
 from scalable_agent.sweeps import display
 from scalable_agent.sweeps import evolution

@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 # Nothing that defines flags.
-_HEAVY = ('scalable_agent.training.run', 'scalable_agent.jobs.policy_at_actor',
+_HEAVY = ('scalable_agent.training.loop', 'scalable_agent.jobs.policy_at_actor',
           'scalable_agent.evaluation.test_mode')
 
 

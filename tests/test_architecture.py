@@ -16,7 +16,7 @@ _PACKAGE = 'scalable_agent'
 # below it, or beside it where that makes no circle.
 _LAYERS = (
     # The tables of levels are here since environments know their names.
-    {'process', 'atari57', 'dmlab30'},
+    {'process', 'files', 'atari57', 'dmlab30'},
     {'environments'},
     {'trajectories', 'frame_stacks', 'vtrace', 'losses', 'rmsprop', 'adam'},
     {'networks', 'algorithms', 'replay', 'suites',
@@ -24,7 +24,7 @@ _LAYERS = (
      'a3c'},
     {'config'},
     {'assembly'},
-    {'remote', 'checkpoints', 'shared_replay', 'training', 'jobs',
+    {'remote', 'checkpoints', 'shared_replay', 'logs', 'training', 'jobs',
      'evaluation', 'results', 'studies', 'throughput', 'sweeps'},
     {'library'},
     {'experiment', 'benchmark', 'report', 'sweep', 'population',
@@ -147,7 +147,7 @@ def test_imports_that_must_not_be_are_found(graph, module, other, makes_circle):
 def test_a_process_imports_in_functions_too(graph):
   assert 'jobs.policy_at_actor' in graph['jobs.actor_job']
   assert 'networks.agent' in _closure(graph, 'jobs.actor_job')
-  assert 'learner' in _closure(graph, 'training.run')
+  assert 'learner' in _closure(graph, 'training.loop')
 
 
 def test_actor_jobs_import_neither_learner_nor_training(graph):

@@ -24,7 +24,7 @@ pytest.importorskip('ale_py')
 pytest.importorskip('gymnasium')
 
 from scalable_agent import experiment
-from scalable_agent.process import open_files
+from scalable_agent.files import open_files
 from scalable_agent.process import progress
 from tests import preloaded
 

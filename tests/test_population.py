@@ -11,7 +11,7 @@ import pytest
 
 from scalable_agent import population
 from scalable_agent.checkpoints import checkpoint_files
-from scalable_agent.process import locks
+from scalable_agent.files import locks
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TIMEOUT_SECONDS = 300.

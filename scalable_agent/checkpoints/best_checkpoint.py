@@ -12,9 +12,9 @@ import math
 import os
 
 from scalable_agent.checkpoints import checkpoint_files
+from scalable_agent.files import log_lines
+from scalable_agent.files import whole_file
 from scalable_agent.process import errors
-from scalable_agent.process import log_lines
-from scalable_agent.process import whole_file
 from scalable_agent.suites import scores as suite_scores
 
 _DIRECTORY, _NOTE_FILE = 'best', 'best.json'

@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 
-from scalable_agent.process import whole_file
+from scalable_agent.files import whole_file
 
 NOTE_FILE = 'checkpoint'
 _FILE = re.compile(r'ckpt-([0-9]+)\.(?:index|data-[0-9]+-of-[0-9]+)')

@@ -18,21 +18,18 @@ import threading
 import time
 import weakref
 
-from absl import logging
 import numpy as np
 
 from scalable_agent.environments import Pool
 from scalable_agent.environments import PoolError
 from scalable_agent.environments import PoolOutput
 from scalable_agent.environments import StepOutput
+from scalable_agent.environments import actions as actions_lib
 from scalable_agent.environments import episode_totals
 from scalable_agent.environments import ready_queue
+from scalable_agent.environments import start_notices
 from scalable_agent.environments import worker as worker_lib
 from scalable_agent.environments import worker_process
-
-
-# From one line on how the start goes to the next.
-_NOTICE_SECONDS = 10.
 
 
 class ProcessPool(Pool):
@@ -99,7 +96,7 @@ class ProcessPool(Pool):
   @property
   def has_started(self):
     """Whether there have been first outputs of all environments."""
-    return self._next_notice is None
+    return self._has_started
 
   def recv(self):
     """Waits for ready environments, see the class and `Pool`.
@@ -138,7 +135,8 @@ class ProcessPool(Pool):
     """
     with self._lock:
       self._check_usable()
-      ids, actions = self._checked_step(ids, actions)
+      ids, actions = actions_lib.check(
+          ids, actions, self._awaiting, self.num_actions)
       self._arrays.action[ids] = actions
       self._awaiting[ids] = False
       self._num_awaiting -= len(ids)
@@ -178,8 +176,8 @@ class ProcessPool(Pool):
     self._arrays = None
     self._error = None
     self._closed = False
-    # Until then nobody is told how the start goes; None once it is over.
-    self._next_notice = time.monotonic() + _NOTICE_SECONDS
+    self._has_started = False
+    self._notices = start_notices.StartNotices(self.num_environments)
 
   def _make_resources(self):
     # Reentrant, for a signal handler may close the pool that it interrupts.
@@ -288,8 +286,8 @@ class ProcessPool(Pool):
 
   def _poll(self, timeout):
     """Takes at most one message per worker; `timeout` in seconds or None."""
-    if self._next_notice is not None:
-      timeout = self._notice_start(timeout)
+    if not self._has_started:
+      timeout = self._watch_start(timeout)
     try:
       events = self._selector.select(timeout)
     except (OSError, ValueError):
@@ -302,28 +300,14 @@ class ProcessPool(Pool):
       worker, take = key.data
       take(self, worker)
 
-  def _notice_start(self, timeout):
-    """Says now and then what the pool waits for until all have started.
-
-    Args:
-      timeout: Of `_poll`.
-
-    Returns:
-      The timeout that leaves time for the next notice.
-    """
+  def _watch_start(self, timeout):
+    """Says now and then what has not started; returns how long to wait."""
     late = [i for worker in self._workers if not worker.has_begun
             for i in worker.ids]
-    if not late and self._workers:
-      self._next_notice = None
+    self._has_started = bool(self._workers) and not late
+    if self._has_started:
       return timeout
-    left = self._next_notice - time.monotonic()
-    if left <= 0:
-      left = _NOTICE_SECONDS
-      self._next_notice = time.monotonic() + left
-      count = self.num_environments - len(late)
-      logging.info('%d of %d environments have started, waiting for %s', count,
-                   self.num_environments, self._names(late))
-    return left if timeout is None else min(timeout, left)
+    return self._notices.show(len(late), lambda: self._names(late), timeout)
 
   def _take_message(self, worker):
     num_bytes = worker.receive_into(self._buffer)
@@ -396,33 +380,6 @@ class ProcessPool(Pool):
         values[ids] for values in self._arrays.observation)
     return PoolOutput(ids, StepOutput(reward, info, done, observation),
                       is_first, is_last)
-
-  def _checked_step(self, ids, actions):
-    """Returns `send`'s arguments as int32 arrays, or raises ValueError."""
-    ids, actions = np.asarray(ids), np.asarray(actions)
-    if ids.ndim != 1 or ids.shape != actions.shape:
-      raise ValueError('ids of shape {} and actions of shape {}'.format(
-          ids.shape, actions.shape))
-    if not ids.size:
-      return ids.astype(np.int32), actions.astype(np.int32)
-    if ids.dtype.kind not in 'iu' or actions.dtype.kind not in 'iu':
-      raise ValueError('ids of {} and actions of {} are not integers'.format(
-          ids.dtype, actions.dtype))
-    # Of few numbers, lists are faster.
-    listed_ids, listed_actions = ids.tolist(), actions.tolist()
-    if min(listed_ids) < 0 or max(listed_ids) >= self.num_environments:
-      raise ValueError('ids {} are not all between 0 and {}'.format(
-          listed_ids, self.num_environments - 1))
-    if min(listed_actions) < 0 or max(listed_actions) >= self.num_actions:
-      raise ValueError('actions {} are not all between 0 and {}'.format(
-          listed_actions, self.num_actions - 1))
-    ids, actions = ids.astype(np.int32), actions.astype(np.int32)
-    if not self._awaiting[ids].all():
-      raise ValueError('environments {} do not await an action'.format(
-          ids[~self._awaiting[ids]].tolist()))
-    if len(set(listed_ids)) < len(listed_ids):
-      raise ValueError('ids {} are not distinct'.format(listed_ids))
-    return ids, actions
 
   def _deliver(self, worker, message, num_answers=1):
     worker.owe(num_answers)

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import tree
 
-from scalable_agent.process import gif
+from scalable_agent.files import gif
 
 # Ten minutes of play. Longer episodes are cut there, because every frame of a
 # GIF is held in memory until it is written.

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from scalable_agent.process import whole_file
+from scalable_agent.files import whole_file
 from scalable_agent.results import published
 from scalable_agent.results import tables
 

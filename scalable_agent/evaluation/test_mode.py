@@ -16,8 +16,8 @@ from scalable_agent.evaluation import play
 from scalable_agent.evaluation import recording
 from scalable_agent.evaluation import scores as scores_lib
 from scalable_agent.evaluation import trained as trained_lib
+from scalable_agent.files import file_names
 from scalable_agent.process import errors
-from scalable_agent.process import file_names
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
 from scalable_agent.suites import scores as suite_scores

@@ -26,7 +26,7 @@ def start(config, unused_stack):
     config: A `config.Config`.
 
   Returns:
-    A pair of the environments' facts, and the function that `run.train` wants:
+    A pair of the environments' facts, and the function that `loop.train` wants:
     it takes the arguments of `ActorServer` from `agent` on.
 
   Raises:

@@ -12,7 +12,6 @@ The critic trains the torso, the policy trains nothing that the critic uses.
 
 import numpy as np
 import tensorflow as tf
-import tree
 
 from scalable_agent import trajectories
 from scalable_agent.networks import frames

@@ -14,8 +14,8 @@ import threading
 from absl import logging
 import grpc
 
+from scalable_agent.files import open_files
 from scalable_agent.process import machine_memory
-from scalable_agent.process import open_files
 from scalable_agent.process import thread_pool
 from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import connections as connections_lib

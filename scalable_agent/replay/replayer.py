@@ -8,7 +8,6 @@ So each episode is replayed from its beginning.
 
 import functools
 
-import numpy as np
 import tensorflow as tf
 import tree
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from scalable_agent import config as config_lib
 from scalable_agent.config import settings as settings_lib
-from scalable_agent.process import log_lines
+from scalable_agent.files import log_lines
 from scalable_agent.results import published
 
 Run = collections.namedtuple(

@@ -3,7 +3,7 @@
 import collections
 import os
 
-from scalable_agent.process import file_names
+from scalable_agent.files import file_names
 from scalable_agent.results import runs as runs_lib
 
 # Of a log directory; where --video_dir has to point.

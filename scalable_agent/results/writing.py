@@ -2,7 +2,7 @@
 
 import os
 
-from scalable_agent.process import file_names
+from scalable_agent.files import file_names
 from scalable_agent.results import document
 
 

@@ -6,7 +6,7 @@ import io
 from matplotlib import figure as figure_lib
 import numpy as np
 
-from scalable_agent.process import whole_file
+from scalable_agent.files import whole_file
 from scalable_agent.results import curves
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.studies import outcomes

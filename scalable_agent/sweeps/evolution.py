@@ -18,8 +18,8 @@ import json
 import numpy as np
 
 from scalable_agent.config import ConfigError
-from scalable_agent.process import log_lines
-from scalable_agent.process import whole_file
+from scalable_agent.files import log_lines
+from scalable_agent.files import whole_file
 
 # Percent, of the human-normalised score.
 COPY_MARGIN = 5.

@@ -11,7 +11,7 @@ import collections
 import itertools
 
 from scalable_agent.config import ConfigError
-from scalable_agent.process import file_names
+from scalable_agent.files import file_names
 
 # What says where a run is kept and which job it is.
 _FIXED = ('logdir', 'mode', 'task', 'job_name', 'learner_hosts',

@@ -12,9 +12,9 @@ import shutil
 import time
 
 from scalable_agent.checkpoints import checkpoint_files
+from scalable_agent.files import log_file
 from scalable_agent.sweeps import evolution
 from scalable_agent.sweeps import run_processes
-from scalable_agent.training import log_file
 
 # What a donor removes while it is being copied is looked for anew.
 _COPY_ATTEMPTS = 10

@@ -16,14 +16,13 @@ import math
 import os
 import signal
 import subprocess
-import time
 
 from scalable_agent import suites
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.checkpoints import chosen_checkpoint
-from scalable_agent.process import locks
-from scalable_agent.process import log_lines
-from scalable_agent.training import log_file
+from scalable_agent.files import locks
+from scalable_agent.files import log_file
+from scalable_agent.files import log_lines
 from scalable_agent.training import logdir as logdir_lib
 
 MAX_RETRIES = 2

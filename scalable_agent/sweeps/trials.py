@@ -5,7 +5,7 @@ import os
 import sys
 
 from scalable_agent.config import ConfigError
-from scalable_agent.process import whole_file
+from scalable_agent.files import whole_file
 from scalable_agent.studies import outcomes
 from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import run_processes

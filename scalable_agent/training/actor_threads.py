@@ -5,9 +5,9 @@ import threading
 
 from scalable_agent import actor
 from scalable_agent import suites
+from scalable_agent.logs import film
 from scalable_agent.process import threads
 from scalable_agent.training import batched_a2c
-from scalable_agent.training import film
 from scalable_agent.training import published
 
 
@@ -20,7 +20,7 @@ def start(config, stack):
 
   Returns:
     A pair of one of the pools, for its facts, and the function that
-    `run.train` wants: it takes the arguments of `ActorThreads` from `agent` on.
+    `loop.train` wants: it takes the arguments of `ActorThreads` from `agent` on.
 
   Raises:
     environments.PoolError: They cannot be made.

@@ -14,10 +14,10 @@ from scalable_agent import config as config_lib
 from scalable_agent.checkpoints import best_checkpoint
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.config import ConfigError
+from scalable_agent.files import locks
+from scalable_agent.files import log_file
+from scalable_agent.files import whole_file
 from scalable_agent.process import errors
-from scalable_agent.process import locks
-from scalable_agent.process import whole_file
-from scalable_agent.training import log_file
 
 # Settings that decide which weights fit and what they mean: a log directory
 # that was begun with other values is another run's.

@@ -6,8 +6,8 @@ from absl import logging
 
 from scalable_agent.checkpoints import best_checkpoint
 from scalable_agent.checkpoints import checkpoint
+from scalable_agent.files import open_files
 from scalable_agent.process import errors
-from scalable_agent.process import open_files
 from scalable_agent.training import logdir
 
 # More than logs and a checkpoint need at a time.

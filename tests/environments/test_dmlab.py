@@ -24,11 +24,11 @@ from scalable_agent import experiment
 from scalable_agent import networks
 from scalable_agent import suites
 from scalable_agent.environments import DEFAULT_ACTION_SET
-from scalable_agent.environments import PoolError
 from scalable_agent.environments import dmlab
+from scalable_agent.environments import PoolError
 from scalable_agent.environments import process_pool
 from scalable_agent.evaluation import test_mode
-from scalable_agent.training import run as run_lib
+from scalable_agent.training import loop
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -438,7 +438,7 @@ def test_training_and_testing_while_environments_are_killed(
       target=_kill_some_workers, args=(tmp_path, stop, killed))
   killer.start()
   try:
-    run_lib.train(_config(
+    loop.train(_config(
         num_actors=4, batch_size=2, unroll_length=10, log_interval_secs=1,
         total_environment_frames=5000, **values))
   finally:

@@ -12,6 +12,7 @@ import pytest
 
 from scalable_agent.environments import PoolError
 from scalable_agent.environments import process_pool
+from scalable_agent.environments import start_notices
 from tests.environments.processes import LONG
 from tests.environments.processes import is_running
 from tests.environments.processes import wait_until
@@ -408,7 +409,7 @@ def test_crash_in_step(make_pool, monkeypatch, failure, expected):
 
 
 def test_a_slow_start_is_told_of(make_pool, monkeypatch, caplog):
-  monkeypatch.setattr(process_pool, '_NOTICE_SECONDS', .2)
+  monkeypatch.setattr(start_notices, '_SECONDS', .2)
   caplog.set_level('INFO')
   pool = make_pool(
       [dict(level_name=f'level {i}', seconds=1.5 * (i > 0)) for i in range(3)],
@@ -629,6 +630,7 @@ _PARENT = """
 import sys
 import time
 from scalable_agent.environments import process_pool
+from scalable_agent.environments import start_notices
 
 if __name__ == '__main__':
   pool = process_pool.ProcessPool(

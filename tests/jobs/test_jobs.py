@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from scalable_agent.jobs import actor_job
-from scalable_agent.training import run as run_lib
+from scalable_agent.training import loop
 from tests import test_experiment
 from tests.test_experiment import Preloaded
 from tests.test_experiment import Program
@@ -215,7 +215,7 @@ def test_gpus_are_the_learners(job_name, expected, run_main, tmp_path,
   seen = []
   note = lambda *_: seen.append(os.environ['CUDA_VISIBLE_DEVICES'])
   monkeypatch.setattr(actor_job, 'run', note)
-  monkeypatch.setattr(run_lib, 'train', note)
+  monkeypatch.setattr(loop, 'train', note)
   assert run_main(f'--logdir={tmp_path}/log', '--level_name=gym:CartPole-v1',
                   '--task=0', f'--job_name={job_name}').code == 0
   assert seen == [expected]

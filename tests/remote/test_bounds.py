@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from scalable_agent.process import open_files
+from scalable_agent.files import open_files
 from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import protocol

@@ -16,9 +16,6 @@ from scalable_agent.process import timing
 from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import protocol
-from scalable_agent.remote import service as service_lib
-from scalable_agent.remote import stream as stream_lib
-from scalable_agent.remote import wire
 from tests.remote import remote_parts
 
 pytestmark = pytest.mark.usefixtures('bounded')

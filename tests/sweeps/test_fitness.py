@@ -5,7 +5,7 @@ import pytest
 from scalable_agent import atari57
 from scalable_agent import dmlab30
 from scalable_agent.config import ConfigError
-from scalable_agent.process.log_lines import EpisodeLine
+from scalable_agent.files.log_lines import EpisodeLine
 from scalable_agent.sweeps import fitness
 
 

@@ -10,7 +10,7 @@ import types
 import psutil
 import pytest
 
-from scalable_agent.process import locks
+from scalable_agent.files import locks
 from scalable_agent.process import signals
 from scalable_agent.sweeps import run_processes
 from scalable_agent.training import logdir as logdir_lib

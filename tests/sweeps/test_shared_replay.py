@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from scalable_agent import config as config_lib
-from scalable_agent.process import locks
+from scalable_agent.files import locks
 from scalable_agent.sweeps import shared_replay
 from scalable_agent.sweeps import trials
 from scalable_agent.training import run_config

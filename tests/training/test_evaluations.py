@@ -5,10 +5,10 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent import trajectories
+from scalable_agent.logs import metrics as metrics_lib
 from scalable_agent.suites import scores as suite_scores
 from scalable_agent.training import logdir as logdir_lib
-from scalable_agent.training import metrics as metrics_lib
-from tests.training import test_metrics
+from tests.logs import test_metrics
 
 _HEADER = test_metrics.HEADER
 

@@ -115,7 +115,7 @@ def test_the_claim_ends_with_its_process(tmp_path):
   os.makedirs(config.logdir)
   path = os.path.join(config.logdir, logdir_lib.LOCK_FILE)
   code = ('import subprocess, sys, time\n'
-          'from scalable_agent.process import locks\n'
+          'from scalable_agent.files import locks\n'
           f'locks.acquire({path!r}, "somebody")\n'
           'child = subprocess.Popen(["sleep", "100"])\n'
           'print(child.pid, flush=True)\n'

@@ -8,12 +8,12 @@ import pytest
 import tensorflow as tf
 
 from scalable_agent import trajectories
+from scalable_agent.logs import metrics
 from scalable_agent.process import progress
 from scalable_agent.process import timing
 from scalable_agent.training import collectives
-from scalable_agent.training import metrics
+from scalable_agent.training import loop
 from scalable_agent.training import peers as peers_lib
-from scalable_agent.training import run as run_lib
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -122,7 +122,7 @@ def _learn(peers, run, stop, num_steps):
   peers.share_episodes = peers.compare = lambda unused_argument: None
   run.trained, run.num_steps = [], num_steps
   try:
-    run_lib.loop(None, run, peers, stop, progress.ProgressLine())
+    loop.loop(None, run, peers, stop, progress.ProgressLine())
   except Exception as e:  # Given to the test.
     return run.trained, e
   return run.trained, None

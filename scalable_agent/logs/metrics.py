@@ -13,13 +13,13 @@ from absl import logging
 import numpy as np
 import tensorflow as tf
 
+from scalable_agent.files import log_file
+from scalable_agent.files import log_lines
+from scalable_agent.logs import messages
+from scalable_agent.logs import recent
+from scalable_agent.logs import summaries
 from scalable_agent.process import errors
-from scalable_agent.process import log_lines
 from scalable_agent.suites import scores as suite_scores
-from scalable_agent.training import log_file
-from scalable_agent.training import messages
-from scalable_agent.training import recent
-from scalable_agent.training import summaries
 
 def _csv_line(values):
   text = io.StringIO()

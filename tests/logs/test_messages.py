@@ -10,8 +10,8 @@ from scalable_agent import atari57
 from scalable_agent import config as config_lib
 from scalable_agent import trajectories
 from scalable_agent.assembly import devices as devices_lib
-from scalable_agent.training import messages
-from scalable_agent.training import recent
+from scalable_agent.logs import messages
+from scalable_agent.logs import recent
 
 
 def _recent(*returns, level_name='pong'):

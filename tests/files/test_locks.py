@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from scalable_agent.process import locks
+from scalable_agent.files import locks
 
 pytestmark = pytest.mark.usefixtures('bounded')
 

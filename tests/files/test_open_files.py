@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from scalable_agent.process import open_files
+from scalable_agent.files import open_files
 
 
 @pytest.fixture(autouse=True)

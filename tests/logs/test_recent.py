@@ -5,7 +5,7 @@ import pytest
 
 from scalable_agent import atari57
 from scalable_agent import trajectories
-from scalable_agent.training import recent
+from scalable_agent.logs import recent
 
 _HEADER = 'frames,level,episode_return,episode_frames\n'
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalable_agent.process import file_names
+from scalable_agent.files import file_names
 
 
 @pytest.mark.parametrize('level_name, expected', [

@@ -13,9 +13,9 @@ from tensorboard.plugins.hparams import metadata as hparams_metadata
 from scalable_agent import atari57
 from scalable_agent import config as config_lib
 from scalable_agent import trajectories
-from scalable_agent.training import film
-from scalable_agent.training import recent
-from scalable_agent.training import summaries
+from scalable_agent.logs import film
+from scalable_agent.logs import recent
+from scalable_agent.logs import summaries
 
 _METRICS = dict(
     frames=200, wall_time=1., fps=3., learner_steps=1, total_loss=4.,

@@ -14,8 +14,8 @@ from tensorboard.plugins.image import metadata as image_metadata
 
 from scalable_agent import config as config_lib
 from scalable_agent import suites
-from scalable_agent.process import gif
-from scalable_agent.training import recent
+from scalable_agent.files import gif
+from scalable_agent.logs import recent
 
 MEAN_RETURN = f'1_return/mean_of_{recent.WINDOW}_episodes'
 _SUITE_SCORE = 'human_normalized_score'

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies
 import pytest
 
-from scalable_agent.process import log_lines
+from scalable_agent.files import log_lines
 
 _FRAMES = strategies.integers(0, 2**63 - 1)
 

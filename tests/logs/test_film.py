@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scalable_agent import environments
-from scalable_agent.training import film
+from scalable_agent.logs import film
 
 
 class Counting(environments.Pool):

@@ -25,8 +25,8 @@ from scalable_agent import atari57
 from scalable_agent import config as config_lib
 from scalable_agent import dmlab30
 from scalable_agent import trajectories
+from scalable_agent.logs import metrics as metrics_lib
 from scalable_agent.process import progress as progress_lib
-from scalable_agent.training import metrics as metrics_lib
 
 HEADER = 'frames,level,episode_return,episode_frames\n'
 LOGS = dict(total_loss=4., learning_rate=.5, skipped=0.)

@@ -2,8 +2,8 @@
 
 import os
 
-from scalable_agent.process import log_lines
-from scalable_agent.process import whole_file
+from scalable_agent.files import log_lines
+from scalable_agent.files import whole_file
 
 METRICS = 'metrics.jsonl'
 EPISODES, EVALUATIONS = 'episodes.csv', 'evaluations.csv'

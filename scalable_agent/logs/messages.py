@@ -6,7 +6,7 @@ import shutil
 import sys
 
 from scalable_agent import suites
-from scalable_agent.training import recent
+from scalable_agent.logs import recent
 
 _UNITS = (('G', 1e9), ('M', 1e6), ('k', 1e3))
 

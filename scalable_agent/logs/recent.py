@@ -7,7 +7,7 @@ import numpy as np
 
 from scalable_agent import suites
 from scalable_agent import trajectories
-from scalable_agent.process import log_lines
+from scalable_agent.files import log_lines
 from scalable_agent.suites import scores as suite_scores
 
 WINDOW = suite_scores.WINDOW

@@ -7,7 +7,7 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
-from scalable_agent.training import log_file
+from scalable_agent.files import log_file
 
 
 def _fill_disk(monkeypatch, bytes_left):

@@ -1,0 +1,1 @@
+"""Files that others may read, damage or lock: names, whole writes, limits."""

@@ -1,0 +1,1 @@
+"""What a run says: to its terminal, to its log files, to TensorBoard."""

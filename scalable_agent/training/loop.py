@@ -1,0 +1,130 @@
+"""Turns the wheel of a training run: a batch, an update, the logs, a save."""
+
+import contextlib
+
+from absl import logging
+import tensorflow as tf
+
+from scalable_agent.assembly import devices as devices_assembly
+from scalable_agent.logs import messages
+from scalable_agent.process import progress as progress_lib
+from scalable_agent.process import signals
+from scalable_agent.training import actor_threads
+from scalable_agent.training import not_finite
+from scalable_agent.training import peers as peers_lib
+from scalable_agent.training import run as run_lib
+
+# Consecutive updates with gradients that are not finite before a run stops.
+MAX_SKIPPED_UPDATES = 100
+
+
+def train(config, start_actors=actor_threads.start, stop=None,
+          start_evaluator=lambda config, facts, devices, stack: None,
+          start_replay=lambda config: None):
+  """Trains until the frames are used up, or until it is told to stop.
+
+  Args:
+    config: A `config.Config`.
+    start_actors: A function of the configuration and a `contextlib.ExitStack`
+      that returns the environments' facts and the `make_actors` of `run.Run`.
+    stop: A `signals.Stop`, or None to train to the end.
+    start_evaluator: As `evaluation.evaluator.start`; by default nothing is
+      evaluated.
+    start_replay: As `jobs.replay_link.start`; by default no replay is shared.
+
+  Raises:
+    config.ConfigError: The configuration cannot work, or the log directory is
+      another run's.
+    environments.PoolError: Environments cannot be made, or died.
+    checkpoint.CheckpointError: There are checkpoints and all are damaged, or
+      none can be written.
+    peers.PeerError: Another learner failed or is gone.
+    run.TrainingError: Training cannot go on.
+  """
+  stop = stop or signals.Stop()
+  if stop.is_set() and config.num_learners == 1:
+    return  # There is nothing to save, and nobody waits for this learner.
+  make_replay = start_replay(config)
+  devices = devices_assembly.choose(config)
+  peers = peers_lib.join(config, devices)
+  # TensorFlow takes SIGTERM for itself where it connects learners.
+  stop.listen()
+  logging.info('%s', messages.level(config))
+  try:
+    with contextlib.ExitStack() as stack:
+      facts, make_actors = start_actors(config, stack)
+      evaluator = start_evaluator(config, facts, devices, stack)
+      run = run_lib.Run(config, facts, devices, make_actors, peers, evaluator,
+                make_replay and make_replay(facts))
+      first_frames = run.learner.frames
+      for line in messages.agent_and_files(
+          config, run.num_parameters, devices, first_frames):
+        logging.info('%s', line)
+      stack.callback(run.close_saver)
+      stack.callback(run.save_last)
+      stack.callback(run.close)
+      progress = progress_lib.ProgressLine()
+      stack.callback(progress.end)
+      loop(config, run, peers, stop, progress)
+      run.finish_evaluation(stop)
+    run.check_saved()
+    peers.finish()
+    if peers.is_first:
+      for line in messages.closing(
+          config, run.learner.frames, run.learner.frames > first_frames,
+          run.reporter.recent):
+        logging.info('%s', line)
+  except tf.errors.OpError as e:
+    peers.check(e)
+    raise
+
+
+def loop(config, run, peers, stop, progress):
+  """Trains on one batch after the other, together with the other learners.
+
+  Args:
+    config: A `config.Config`.
+    run: A `run.Run`.
+    peers: Of `peers.join`.
+    stop: A `signals.Stop` that ends the loop, of all learners.
+    progress: A `progress.ProgressLine`.
+
+  Raises:
+    peers.PeerError: Another learner failed or is gone.
+    run.TrainingError: Training cannot go on.
+    Exception: What ended an actor.
+  """
+  staged = None
+  skipped_in_a_row = 0
+  while not run.done:
+    failure = None
+    if staged is None:
+      try:
+        staged = run.next_batch(stop, peers.poll_seconds)
+      except Exception as e:  # Raised again once the others know.
+        failure = e
+    with run.times.stage('learner_peers'):
+      verdict = peers.vote(
+          staged is not None, stop.is_set(), failure, run.due())
+    if verdict.stops:
+      break
+    if not verdict.trains:
+      continue
+    logs = run.train_on(staged)
+    skipped_in_a_row = skipped_in_a_row + 1 if logs['skipped'] else 0
+    if skipped_in_a_row >= MAX_SKIPPED_UPDATES:
+      raise run_lib.TrainingError(
+          not_finite.explain(config, skipped_in_a_row, staged[0]))
+    staged = None
+    # What is saved is in the logs before.
+    if verdict.due.report or verdict.due.save:
+      peers.share_episodes(run.reporter)
+      text = run.report()
+      if text:
+        progress.show(text)
+    if verdict.due.save:
+      run.save()
+      peers.compare(run.learner)
+  peers.share_episodes(run.reporter)
+  if run.done:
+    run.finish()
