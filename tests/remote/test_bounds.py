@@ -417,11 +417,13 @@ def test_a_stream_for_each_of_many_breakdowns(monkeypatch):
       session = raw.hello()
       raw.unary('PutUnroll', remote_parts.put_message(session, 1))
       waiting = []
-      for _ in range(10):
+      for i in range(10):
         waiting.append(
             raw.future('PutUnroll', remote_parts.put_message(session, 2)))
-        time.sleep(.02)
-      remote_parts.wait_until(lambda: len(learner.service._server.calls) == 4)
+        # One after the other, as they arrive.
+        remote_parts.wait_until(
+            lambda: len(learner.service._server.calls) == min(i + 1, 4) and
+            not any(call.is_active() for call in waiting[:max(i - 3, 0)]))
       learner.drain(2)
       assert waiting[-1].result() == b''
       assert [call.code() for call in waiting[:6]] == (

@@ -50,9 +50,10 @@ def _check_until(job, condition):
     time.sleep(.02)
 
 
-def _processes(tmp_path):
+def _processes():
+  """The processes of the job; other tests may have left some of their own."""
   return [p for p in psutil.Process().children()
-          if p.status() != psutil.STATUS_ZOMBIE]
+          if p.status() != psutil.STATUS_ZOMBIE and 'job' in p.cmdline()]
 
 
 def test_it_runs_as_long_as_the_block(job, tmp_path):
@@ -60,8 +61,8 @@ def test_it_runs_as_long_as_the_block(job, tmp_path):
     assert not (tmp_path / 'replay_job').exists()
     _check_until(running, lambda: (tmp_path / 'replay_job').exists() and
                  'begins' in _output(tmp_path))
-    (process,) = _processes(tmp_path)
-  assert not _processes(tmp_path)
+    (process,) = _processes()
+  assert not _processes()
   assert not process.is_running()
   arguments = _output(tmp_path).split()
   assert arguments[1:3] == ['--job_name=replay', '--replay_host=localhost:1']
@@ -73,11 +74,11 @@ def test_it_is_started_again_but_not_for_ever(job, tmp_path):
       _check_until(running, lambda: os.path.exists(
           tmp_path / 'replay_job' / 'output.log') and
                    _output(tmp_path).count('begins') == i + 1)
-      _processes(tmp_path)[0].send_signal(signal.SIGKILL)
+      _processes()[0].send_signal(signal.SIGKILL)
     with pytest.raises(config_lib.ConfigError) as error:
       _check_until(running, lambda: False)
   assert str(error.value).startswith('The replay job crashed 3 times (see ')
-  assert not _processes(tmp_path)
+  assert not _processes()
 
 
 def test_what_it_said_last_is_told(job, tmp_path):
