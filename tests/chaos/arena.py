@@ -25,7 +25,9 @@ FLAGS = (
     '--num_actors=4', '--environment_threads=1', '--batch_size=2',
     '--unroll_length=5', '--intra_op_threads=1',
     f'--save_checkpoint_secs={SAVE_SECONDS}', f'--keep_checkpoints={_KEEP}',
-    f'--log_interval_secs={LOG_SECONDS}')
+    f'--log_interval_secs={LOG_SECONDS}',
+    # A run that resumes would otherwise go on with those of a round before.
+    '--replay_host=', '--replay_proportion=0')
 FOREVER = 1_000_000_000
 # Rounds on one log directory, whose logs are read again after each.
 _MAX_ROUNDS = 40
