@@ -31,6 +31,7 @@ import time
 
 from absl import app
 from absl import flags
+from absl import logging
 import grpc
 import numpy as np
 import psutil
@@ -40,7 +41,9 @@ from scalable_agent import actor
 from scalable_agent import experiment
 from scalable_agent import suites
 from scalable_agent.assembly import agent as agent_assembly
+from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import protocol
+from scalable_agent.remote import security as security_lib
 from tests.remote import raw_http2
 from tests.remote import remote_parts
 
@@ -54,6 +57,7 @@ flags.DEFINE_integer(
 _TOKEN = 'a token that nobody else has'.replace(' ', '-')
 _METADATA = (('authorization', f'Bearer {_TOKEN}'),)
 _NUM_ENVIRONMENTS = 4
+_NUM_IDLE_ACTORS = 500
 _SAVE_SECONDS = 3.
 _START_SECONDS = 120.
 _SAMPLE_SECONDS = .5
@@ -174,6 +178,7 @@ class _Attacks:
     self._layout = protocol.unroll_layout(
         agent.initial_state(1), actor.initial_output(1, facts.num_actions),
         facts.observation_spec, config.unroll_length, 1)
+    self._weights_layout = protocol.weights_layout(agent.initial_params(0))
     self._rng = np.random.default_rng(0)
     self._num_messages = FLAGS.attack_messages
 
@@ -212,6 +217,21 @@ class _Attacks:
     for connection in connections:
       connection.socket.close()
     return f'{made} connections, {calls} calls'
+
+  def idle_actors(self, deadline):
+    """500 actor jobs that fetch the weights once, and then wait."""
+    clients = [
+        client_lib.LearnerClient(
+            f'localhost:{self._port}', self._agreement, task, self._levels,
+            lambda unused_num_levels: self._layout, self._weights_layout,
+            security_lib.Security(_TOKEN.encode()))
+        for task in range(_NUM_IDLE_ACTORS)]
+    for client in clients:
+      client.get_weights(-1)
+    time.sleep(max(deadline - time.monotonic(), 0.))
+    for client in clients:
+      client.close()
+    return f'{len(clients)} actors'
 
   def hellos(self, deadline):
     """Of 47,000 levels, and of as many as are allowed."""
@@ -375,6 +395,7 @@ def _attack(attacks, watch, learner, good_actor):
       ('before', attacks.nothing),
       ('idle connections', attacks.idle_connections),
       ('refused calls', attacks.refused_calls),
+      ('idle actors', attacks.idle_actors),
       ('hellos', attacks.hellos),
       ('open calls', attacks.open_calls),
       ('hostile messages', attacks.messages),
@@ -449,6 +470,7 @@ def _run(inference, directory):
 
 def main(argv):
   del argv
+  logging.set_verbosity(logging.WARNING)  # Each client would tell of itself.
   os.nice(5)
   _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
   resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
