@@ -11,13 +11,18 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 (($#)) || set -- python3.10 python3.11 python3.12 python3.13
 
 directory="$(mktemp -d)"
-trap 'rm -rf "$directory"' EXIT
+trap 'rm -rf "$directory" "$directory.log"' EXIT
 
 try() { # try INTERPRETER
   rm -rf "$directory"/*
-  "$1" -m venv "$directory/venv" &&
+  # pip leaves a folder build in what it installs, and later installs what is there,
+  # also if the checkout has it no more.
+  mkdir "$directory/source" &&
+    cp -r "$root"/{setup.py,README.md,LICENSE,scalable_agent} \
+      "$directory/source" &&
+    "$1" -m venv "$directory/venv" &&
     "$directory/venv/bin/python" -m pip install --quiet \
-      --disable-pip-version-check --no-cache-dir "$root" &&
+      --disable-pip-version-check --no-cache-dir "$directory/source" &&
     cd "$directory" && # Where the checkout's own files are not imported.
     venv/bin/python -m scalable_agent.experiment --logdir=run \
       --level_name=gym:CartPole-v1 --num_actors=4 --batch_size=4 \
@@ -36,5 +41,4 @@ for python in "$@"; do
     status=1
   fi
 done
-rm -f "$directory.log"
 exit "$status"

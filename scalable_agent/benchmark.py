@@ -4,6 +4,7 @@ r"""Measures where a machine's time goes, and compares architectures.
     python -m scalable_agent.benchmark --compare
     python -m scalable_agent.benchmark --part=transport
     python -m scalable_agent.benchmark --part=replay
+    python -m scalable_agent.benchmark --plan --cores=500 --gpus=1
 
 takes the experiment's flags. The first measures environments, inference,
 learner and data path alone, each with the whole machine to itself, and then the
@@ -20,12 +21,15 @@ same work: on a level whose steps take the same time, and on one where they vary
 and resets are slow.
 
 The third measures what passes between actor jobs and a learner (`transport`),
-the fourth what a replay job serves to learners (`shared_replay`).
+the fourth what a replay job serves to learners (`shared_replay`). The last
+measures the parts and the transport, and says what a cluster of such cores would
+reach, and what limits it (`plan`).
 """
 
 import concurrent.futures
 import dataclasses
 import json
+import math
 import multiprocessing
 import os
 import sys
@@ -78,6 +82,22 @@ flags.DEFINE_list(
      'synthetic:step_ms=20;std=1;reset_ms=1000;episode_steps=250;size=16'],
     'Levels to compare on. Options of synthetic levels have ; between them '
     'here.')
+
+flags.DEFINE_bool(
+    'plan', False, 'Say what a cluster would reach with actor jobs of one core '
+    'each, from what the parts cost on this machine.')
+flags.DEFINE_integer(
+    'cores', 500, 'Cores of the cluster to plan, like those of this machine.',
+    lower_bound=1)
+flags.DEFINE_integer(
+    'gpus', 0, 'Its GPUs, one for each learner. With 0, one learner makes its '
+    'updates on cores.', lower_bound=0)
+flags.DEFINE_float(
+    'gpu_rate', 0., 'Frames/s that updates reach on one of its GPUs, as a '
+    'benchmark there says. 0: unknown.', lower_bound=0.)
+flags.DEFINE_float(
+    'network_gbps', 10., 'Of each learner\'s machine, in 10^9 bits per second '
+    'each way.', lower_bound=1e-3)
 
 # Rows of the paper's Table 1: name, architecture, dynamic batching.
 ARCHITECTURES = (
@@ -141,6 +161,19 @@ def advice(figures, resources, num_cores):
           f'on {limit}. Try {flag[limit]}.')
 
 
+def _measure_parts(config, seconds):
+  from scalable_agent.throughput import parts
+
+  logging.info('Measuring each part of %s on %s alone for %g s',
+               config.architecture, config.level_name, seconds)
+  # TensorFlow's threads cannot be changed once it runs, and alone a part may
+  # use all cores.
+  with concurrent.futures.ProcessPoolExecutor(
+      1, multiprocessing.get_context('spawn'),
+      tensorflow_environment.load) as executor:
+    return executor.submit(parts.measure_parts, config, seconds).result()
+
+
 def measure(config, seconds):
   """Measures all parts and the whole.
 
@@ -156,17 +189,8 @@ def measure(config, seconds):
   """
   tensorflow_environment.load()
   from scalable_agent.assembly import devices as devices_assembly
-  from scalable_agent.throughput import parts
 
-  logging.info('Measuring each part of %s on %s alone for %g s',
-               config.architecture, config.level_name, seconds)
-  # TensorFlow's threads cannot be changed once it runs, and alone a part may
-  # use all cores.
-  with concurrent.futures.ProcessPoolExecutor(
-      1, multiprocessing.get_context('spawn'),
-      tensorflow_environment.load) as executor:
-    figures = executor.submit(
-        parts.measure_parts, config, seconds).result()
+  figures = _measure_parts(config, seconds)
   num_cores = len(os.sched_getaffinity(0))
   devices = devices_assembly.choose(config)
   resources = _resources(config, devices)
@@ -182,6 +206,36 @@ def measure(config, seconds):
   figures['machine'] = _machine(num_cores)
   figures['config'] = dataclasses.asdict(config)
   return figures
+
+
+def make_plan(config, seconds):
+  """Measures what a frame costs here, and says what the flags' cluster reaches.
+
+  Args:
+    config: A `config.Config`, on observations that are images.
+    seconds: For each part.
+
+  Returns:
+    A dict of `costs` and `cluster`, see `plan`, and `limits`, a dict of
+    resource to the frames/s that it allows, None if that is unknown.
+  """
+  tensorflow_environment.load()
+  from scalable_agent.throughput import plan
+  from scalable_agent.throughput import plan_costs
+
+  shape = plan_costs.shape_of(config)
+  core_seconds = _measure_parts(config, seconds)['core_seconds']
+  logging.info('Measuring the transport for %g s', seconds)
+  costs = plan_costs.measure(config, shape, core_seconds, seconds)
+  cluster = plan.Cluster(
+      FLAGS.cores, FLAGS.gpus, FLAGS.gpu_rate, FLAGS.network_gbps,
+      config.frames_per_unroll, config.num_new_unrolls * max(FLAGS.gpus, 1))
+  print(*plan.lines(costs, cluster), sep='\n')
+  return dict(
+      costs=dict(costs._asdict(), transport=costs.transport._asdict()),
+      cluster=cluster._asdict(),
+      limits={limit.name: None if math.isnan(limit.rate) else limit.rate
+              for limit in plan.limits(costs, cluster)})
 
 
 def _machine(num_cores):
@@ -288,6 +342,8 @@ def main(_):
     elif FLAGS.part == 'replay':
       figures = shared_replay.measure_shared_replay(
           FLAGS.measure_secs, FLAGS.learners, FLAGS.drawn)
+    elif FLAGS.plan:
+      figures = make_plan(experiment.config_from_flags(), FLAGS.measure_secs)
     elif FLAGS.compare:
       levels = [level.replace(';', ',') for level in FLAGS.compare_levels]
       figures = compare(experiment.config_with, levels, FLAGS.measure_secs)

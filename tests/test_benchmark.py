@@ -54,7 +54,10 @@ def test_measures_all_parts_and_the_whole(tmp_path):
   figures = json.loads(path.read_text())
   assert set(figures) == {
       *_RATES, *_RATIOS, *_DISTRIBUTIONS, 'cores', 'memory_mib', 'times',
-      'bottleneck', 'inference_by_batch', 'machine', 'config'}
+      'bottleneck', 'core_seconds', 'inference_by_batch', 'machine', 'config'}
+  assert set(figures['core_seconds']) == {
+      'environments', 'inference', 'learner', 'data_path'}
+  assert all(0 < cost < .1 for cost in figures['core_seconds'].values())
   assert all(figures[name] > 0 for name in _RATES + _RATIOS)
   parts = [figures[name] for name in ('environments', 'inference', 'learner')]
   assert figures['ideal'] == pytest.approx(1 / sum(1 / x for x in parts))
@@ -102,7 +105,24 @@ def test_compares_the_architectures_of_table_1(tmp_path):
     assert batches[2]['max'] == 1  # Without dynamic batching.
 
 
+def test_plans_a_cluster(tmp_path):
+  path = tmp_path / 'plan.json'
+  result = _run(
+      '--plan', '--cores=500', '--gpus=1', '--level_name=synthetic:step_ms=1',
+      '--num_actors=4', '--batch_size=2', '--unroll_length=5',
+      '--measure_secs=0.3', f'--json={path}')
+  assert result.returncode == 0, result.stderr[-2000:]
+  plan = json.loads(path.read_text())
+  assert set(plan) == {'costs', 'cluster', 'limits'}
+  assert plan['limits'].pop('GPUs') is None
+  assert set(plan['limits']) == {
+      'cores', 'learner, transport', 'network, unrolls', 'network, weights'}
+  lowest = min(plan['limits'].values())
+  assert f'It would reach {lowest:,.0f} frames/s.' in result.stdout
+
+
 @pytest.mark.parametrize('flags, answer', [
+    (['--plan', '--level_name=gym:CartPole-v1'], '--plan measures unrolls of'),
     (['--level_name=pogn'], 'Did you mean pong'),
     (['--part=transport', '--connections=4,x'], "--connections: 'x'"),
     (['--part=transport', '--unrolls_per_call=0'], "--unrolls_per_call: '0'")])

@@ -25,8 +25,8 @@ class StartSettings:
       'Directory of the run: configuration, checkpoints, logs. If it holds a '
       'run, what no flag says is as it was in that run: training resumes, and '
       'the other modes take its weights.', settings.NOWHERE, settings.Check(
-          lambda value: value and not set(value) & set('[]*?'),
-          'TensorFlow takes [, ], * and ? in a path for a pattern, and would '
+          lambda value: value and not set(value) & set('[]*?\\'),
+          'TensorFlow takes [, ], *, ? and \\ in a path for a pattern, and would '
           'not find the checkpoints. Name another directory'))
   mode: str = setting(
       'train',

@@ -83,6 +83,22 @@ class Usage:
     return total / 2**20
 
 
+def measure_cost(measure, seconds):
+  """Measures what a frame costs, beside the rate.
+
+  Args:
+    measure: A function of seconds that returns frames per second.
+    seconds: To measure for.
+
+  Returns:
+    Frames per second, and core-seconds per frame.
+  """
+  measure(seconds / 10)  # The first call traces and compiles.
+  usage = Usage()
+  frames_per_second = measure(seconds)
+  return frames_per_second, usage.cores() / frames_per_second
+
+
 def make_pools(config):
   """Makes the pools of a configuration, a list."""
   layout = suites.choose_layout(config, config.num_actors)
@@ -98,8 +114,9 @@ def measure_parts(config, seconds):
 
   Returns:
     A dict of `environments`, `inference` (on as many as a pool hands out),
-    `learner` and `data_path` in frames per second, and `inference_by_batch`, a
-    dict of batch size to frames per second.
+    `learner` and `data_path` in frames per second; `core_seconds`, a dict of
+    the same to the core-seconds of a frame; and `inference_by_batch`, a dict of
+    batch size to frames per second.
   """
   devices = devices_assembly.choose(dataclasses.replace(
       config, intra_op_threads=len(os.sched_getaffinity(0))))
@@ -118,14 +135,21 @@ def measure_parts(config, seconds):
     sizes = sorted({2**i for i in range(layout.size.bit_length())} | {size})
     by_batch = measure_inference(
         config, step_output, policy, agent, sizes, seconds / 4)
-    return dict(
-        environments=measure_environments(config, pools, seconds),
-        inference=by_batch[size],
-        learner=measure_learner(config, step_output, agent, learner, seconds),
-        data_path=measure_data_path(
+    measures = dict(
+        environments=lambda seconds: measure_environments(
+            config, pools, seconds),
+        inference=lambda seconds: measure_inference(
+            config, step_output, policy, agent, [size], seconds)[size],
+        learner=lambda seconds: measure_learner(
+            config, step_output, agent, learner, seconds),
+        data_path=lambda seconds: measure_data_path(
             config, pools[0], step_output, agent, learner,
-            size if layout.size % size == 0 else layout.size, seconds),
-        inference_by_batch={str(k): rate for k, rate in by_batch.items()})
+            size if layout.size % size == 0 else layout.size, seconds))
+    rates, costs = {}, {}
+    for name, measure in measures.items():
+      rates[name], costs[name] = measure_cost(measure, seconds)
+    return dict(rates, core_seconds=costs, inference_by_batch={
+        str(size): rate for size, rate in by_batch.items()})
   finally:
     for pool in pools:
       pool.close()

@@ -150,8 +150,20 @@ _SIDES = dict(
                _bare_caller),
     ours=_Side(_our_server, _our_caller))
 _Figures = collections.namedtuple(
-    '_Figures', 'unrolls_per_second gets_per_second server_seconds_per_unroll')
-_Stretch = collections.namedtuple('_Stretch', 'calls_per_second server_cores')
+    '_Figures', 'unrolls_per_second gets_per_second server_seconds_per_unroll '
+    'client_seconds_per_unroll server_seconds_per_get client_seconds_per_get')
+_Stretch = collections.namedtuple(
+    '_Stretch', 'calls_per_second server_cores client_cores')
+
+Costs = collections.namedtuple(
+    'Costs', 'send_unroll receive_unroll send_weights receive_weights '
+    'unroll_bytes weights_bytes')
+Costs.__doc__ = """What passes between an actor job and a learner, and what it costs.
+
+  send_unroll, receive_weights: Core-seconds of the actor job, for each.
+  receive_unroll, send_weights: Core-seconds of the learner's process.
+  unroll_bytes, weights_bytes: Length of their messages.
+"""
 
 
 def _cpu_seconds(process):
@@ -177,15 +189,17 @@ def _repeat_calls(calls, seconds, server):
   for thread in threads:
     thread.start()
   begin.wait()
-  start, cpu = time.perf_counter(), _cpu_seconds(server)
+  both = server, psutil.Process()
+  start, before = time.perf_counter(), list(map(_cpu_seconds, both))
   time.sleep(seconds)
   stop.set()
   # Large calls of many connections end all at once: only whole ones count.
   for thread in threads:
     thread.join()
   elapsed = time.perf_counter() - start
-  return _Stretch(
-      sum(counts) / elapsed, (_cpu_seconds(server) - cpu) / elapsed)
+  return _Stretch(sum(counts) / elapsed, *(
+      (_cpu_seconds(process) - cpu) / elapsed
+      for process, cpu in zip(both, before)))
 
 
 def _drive(messages, servers, num_connections, unrolls_per_call, seconds,
@@ -250,13 +264,18 @@ def _drive_together(context, messages, servers, num_connections,
                  for future in concurrent.futures.as_completed(futures)]
   figures = {}
   for name in servers:
-    # [processes, turns, unrolls or weights, rate or cores].
+    # [processes, turns, unrolls or weights, fields of _Stretch].
     stretches = np.array([process[name] for process in processes])
-    rates = stretches[..., 0].sum(axis=0).mean(axis=0)
-    cores = stretches[..., 0, 1].mean()
-    unrolls_per_second = rates[0] * unrolls_per_call
+    unrolls_per_second, gets_per_second = (
+        stretches[..., 0].sum(axis=0).mean(axis=0) * (unrolls_per_call, 1))
+    # All processes have seen the same server.
+    server_cores = stretches[..., 1].mean(axis=(0, 1))
+    client_cores = stretches[..., 2].sum(axis=0).mean(axis=0)
     figures[name] = _Figures(
-        unrolls_per_second, rates[1], cores / unrolls_per_second)
+        unrolls_per_second, gets_per_second,
+        server_cores[0] / unrolls_per_second,
+        client_cores[0] / unrolls_per_second,
+        server_cores[1] / gets_per_second, client_cores[1] / gets_per_second)
   return figures
 
 
@@ -278,6 +297,27 @@ def _measure(messages, num_connections, unrolls_per_call, seconds):
     figures = _drive_together(
         context, messages, servers, num_connections, unrolls_per_call, seconds)
     return figures, process.memory_info().rss - before
+
+
+def measure_costs(shape, num_connections, unrolls_per_call, seconds):
+  """Measures what an unroll and the weights cost both ends, a `Costs`.
+
+  Args:
+    shape: An `unrolls.Shape`.
+    num_connections: Actor jobs, an int.
+    unrolls_per_call: Unrolls that each sends at once, if a call takes as many.
+    seconds: To measure for, each.
+  """
+  messages = _Messages(shape)
+  figures, _ = _measure(
+      messages, num_connections,
+      min(unrolls_per_call,
+          protocol.max_unrolls_per_call(messages.unroll_layout)), seconds)
+  ours = figures['ours']
+  return Costs(
+      ours.client_seconds_per_unroll, ours.server_seconds_per_unroll,
+      ours.server_seconds_per_get, ours.client_seconds_per_get,
+      messages.unroll_layout.num_bytes, messages.weights_layout.num_bytes)
 
 
 def measure_transport(seconds, connections=CONNECTIONS,

@@ -1,12 +1,14 @@
 """Settings that cannot work, alone or together, are refused in one line."""
 
 import os
+import string
 import sys
 
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 import pytest
+import tensorflow as tf
 
 from scalable_agent import config as config_lib
 from scalable_agent import losses
@@ -393,3 +395,18 @@ def test_learners_and_their_actors_may_share_replay(values):
   config = config_lib.resolve(dict(dict(
       level_name='pong', replay_host='a:1', replay_proportion=.5), **values))
   assert not config.is_replay_job and config.shares_replay
+
+
+@pytest.mark.parametrize('name', ['a[b', 'a]b', '[ab]', *(
+    f'a{c}b' for c in string.punctuation if c not in '/[]')])
+def test_log_directories_that_tensorflow_would_not_find_are_refused(
+    name, tmp_path):
+  (tmp_path / name).mkdir()
+  path = tmp_path / name / 'ckpt-0.index'
+  path.touch()
+  is_found = tf.io.gfile.glob(str(path)) == [str(path)]
+  if is_found and not set(name) & set('*?[]'):  # Which may find others too.
+    config_lib.resolve(dict(logdir=str(tmp_path / name)))
+  else:
+    with pytest.raises(config_lib.ConfigError, match='--logdir='):
+      config_lib.resolve(dict(logdir=str(tmp_path / name)))

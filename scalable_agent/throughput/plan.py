@@ -1,0 +1,142 @@
+"""Says what a cluster would reach, from what its parts cost on this machine.
+
+Actor jobs of one core each act for a learner, or for several that share the
+weights. Every frame costs CPU time in each part, unrolls travel to a learner,
+and weights travel back. Each resource allows a rate, in frames/s, and the
+lowest of them is what the cluster reaches: the queues keep it busy.
+"""
+
+import collections
+import math
+
+# Table 1's last row.
+PAPER_RATE, PAPER_CORES = 250_000., 500
+
+Costs = collections.namedtuple(
+    'Costs', 'environments inference unrolls update transport')
+Costs.__doc__ = """What is measured here.
+
+  environments, inference, unrolls: Core-seconds of a frame where it is acted:
+    the environment's step, the policy, and the writing of unrolls.
+  update: Core-seconds of a frame in an update on CPUs.
+  transport: A `transport.Costs`.
+"""
+
+Cluster = collections.namedtuple(
+    'Cluster', 'cores gpus gpu_rate network_gbps frames_per_unroll '
+    'unrolls_per_update')
+Cluster.__doc__ = """Machines whose cores are like those of this one.
+
+  cores: In all, an int.
+  gpus: One for each learner; with 0 there is one learner, which updates on
+    cores.
+  gpu_rate: Frames/s of one GPU's updates; 0 if that is unknown.
+  network_gbps: Of each learner's machine, 10^9 bits/s each way.
+  frames_per_unroll: Environment frames.
+  unrolls_per_update: New ones in a batch, of all learners together.
+"""
+
+Limit = collections.namedtuple('Limit', 'name rate remedy')
+Limit.__doc__ = """What a resource allows.
+
+  name: Of the resource.
+  rate: Frames/s; NaN if it is unknown.
+  remedy: What to buy if it is the lowest, a clause.
+"""
+
+
+def fetches_per_frame(cluster, num_jobs):
+  """How often weights are fetched for each frame, by all actor jobs together.
+
+  A job fetches them where an unroll begins, if there are newer ones. So it
+  fetches no more often than it begins unrolls, nor than there are updates.
+  """
+  return (min(1., num_jobs / cluster.unrolls_per_update) /
+          cluster.frames_per_unroll)
+
+
+def core_seconds(costs, cluster):
+  """Core-seconds that a frame takes by part, a dict; see `limits`."""
+  sent = costs.transport
+  fetches = fetches_per_frame(cluster, cluster.cores)
+  parts = dict(
+      environments=costs.environments, inference=costs.inference,
+      unrolls=costs.unrolls,
+      transport=(sent.send_unroll + sent.receive_unroll) /
+      cluster.frames_per_unroll +
+      fetches * (sent.send_weights + sent.receive_weights))
+  return parts if cluster.gpus else dict(parts, update=costs.update)
+
+
+def limits(costs, cluster):
+  """What each resource allows.
+
+  Args:
+    costs: A `Costs`.
+    cluster: A `Cluster`.
+
+  Returns:
+    A list of `Limit`s, the lowest first.
+  """
+  parts = core_seconds(costs, cluster)
+  largest = max(parts, key=parts.get)
+  num_learners = max(cluster.gpus, 1)
+  sent = costs.transport
+  fetches = fetches_per_frame(cluster, cluster.cores)
+  bytes_per_second = num_learners * cluster.network_gbps * 1e9 / 8
+  found = [
+      Limit('cores', cluster.cores / sum(parts.values()),
+            f'more cores: most of their time goes into {largest}'),
+      # One thread of each sends and receives.
+      Limit('learner, transport', num_learners / (
+          sent.receive_unroll / cluster.frames_per_unroll +
+          fetches * sent.send_weights), 'a learner more'),
+      Limit('network, unrolls',
+            bytes_per_second * cluster.frames_per_unroll / sent.unroll_bytes,
+            'a faster network, or a learner more'),
+      Limit('network, weights',
+            bytes_per_second / (fetches * sent.weights_bytes),
+            'a faster network, longer unrolls, or a learner more')]
+  if cluster.gpus:
+    found.append(Limit(
+        'GPUs', cluster.gpus * cluster.gpu_rate or math.nan, 'a GPU more'))
+  return sorted(found, key=lambda limit: (math.isnan(limit.rate), limit.rate))
+
+
+def lines(costs, cluster):
+  """Says in words what a cluster reaches; returns a list of lines."""
+  text = ['Core time of a frame, in microseconds:']
+  text += [f'  {part:24s} {1e6 * seconds:10.2f}'
+           for part, seconds in core_seconds(costs, cluster).items()]
+  text.append(f'Frames/s that {_name(cluster)} allow:')
+  found = limits(costs, cluster)
+  text += [f'  {limit.name:24s} ' + (
+      f'{"unknown":>10s}, see --gpu_rate' if math.isnan(limit.rate) else
+      f'{limit.rate:10,.0f}') for limit in found]
+  lowest = found[0]
+  text.append(f'It would reach {lowest.rate:,.0f} frames/s. The limit is: '
+              f'{lowest.name}. What would help: {lowest.remedy}.')
+  if cluster.gpus and not cluster.gpu_rate:
+    text.append(f'Each GPU would have to make updates at '
+                f'{lowest.rate / cluster.gpus:,.0f} frames/s.')
+  seconds = sum(core_seconds(costs, cluster).values())
+  text.append(
+      f'The paper reaches {PAPER_RATE:,.0f} frames/s on DeepMind Lab with '
+      f'{PAPER_CORES} cores and a GPU (Table 1). By these figures that takes '
+      f'{PAPER_RATE * seconds:,.0f} cores and {_learners(costs, cluster)}.')
+  return text
+
+
+def _learners(costs, cluster):
+  """How many learners the paper's rate takes."""
+  needed = max(
+      math.ceil(PAPER_RATE * max(cluster.gpus, 1) / limit.rate)
+      for limit in limits(costs, cluster)
+      if limit.name != 'cores' and not math.isnan(limit.rate))
+  return '1 learner' if needed == 1 else f'{needed} learners'
+
+
+def _name(cluster):
+  gpus = {0: '', 1: ' and a GPU'}.get(
+      cluster.gpus, f' and {cluster.gpus} GPUs')
+  return f'{cluster.cores} cores{gpus}'

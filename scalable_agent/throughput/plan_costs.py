@@ -1,0 +1,47 @@
+"""Measures what a plan is made of: what a frame costs on this machine."""
+
+import os
+
+from scalable_agent import networks
+from scalable_agent import suites
+from scalable_agent.config import ConfigError
+from scalable_agent.throughput import plan
+from scalable_agent.throughput import transport
+from scalable_agent.throughput import unrolls
+
+
+def shape_of(config):
+  """Returns the `unrolls.Shape` of a configuration.
+
+  Args:
+    config: A `config.Config`.
+
+  Raises:
+    ConfigError: Its level has observations that are no images.
+  """
+  facts = suites.find_facts(config)
+  frame = tuple(facts.observation_spec[0].shape)
+  if len(frame) != 3:
+    raise ConfigError(
+        '--plan measures unrolls of images, and --level_name='
+        f'{config.level_name} has none.')
+  network = (networks.choose_torso(frame) if config.network == 'auto'
+             else config.network)
+  return unrolls.Shape(frame, config.unroll_length, facts.num_actions,
+                       config.use_lstm, network)
+
+
+def measure(config, shape, core_seconds, seconds):
+  """Measures the transport, and returns a `plan.Costs`.
+
+  Args:
+    config: A `config.Config`.
+    shape: Of `shape_of`.
+    core_seconds: Of `parts.measure_parts`.
+    seconds: To measure for, each of unrolls and weights.
+  """
+  return plan.Costs(
+      core_seconds['environments'], core_seconds['inference'],
+      core_seconds['data_path'], core_seconds['learner'],
+      transport.measure_costs(
+          shape, len(os.sched_getaffinity(0)), config.envs_per_actor, seconds))

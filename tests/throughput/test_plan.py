@@ -1,0 +1,81 @@
+"""Plans of clusters, by costs that are easily multiplied."""
+
+import math
+
+import hypothesis
+from hypothesis import strategies as st
+import pytest
+
+from scalable_agent.throughput import plan
+from scalable_agent.throughput import transport
+
+# Of a frame, in core-seconds. Unrolls are of 100 frames.
+_TRANSPORT = transport.Costs(
+    send_unroll=1e-3, receive_unroll=2e-3, send_weights=4e-3,
+    receive_weights=8e-3, unroll_bytes=1e6, weights_bytes=1e7)
+_COSTS = plan.Costs(1e-4, 2e-4, 3e-4, 4e-4, _TRANSPORT)
+
+
+def _cluster(**values):
+  return plan.Cluster(**dict(dict(
+      cores=20, gpus=1, gpu_rate=0., network_gbps=8., frames_per_unroll=100,
+      unrolls_per_update=20), **values))
+
+
+def _rates(**values):
+  return {limit.name: limit.rate
+          for limit in plan.limits(_COSTS, _cluster(**values))}
+
+
+def test_what_each_resource_allows():
+  # 20 jobs, which fetch weights with every unroll: 1e-4 and 1.2e-4 s a frame.
+  rates = _rates(gpu_rate=1234.)
+  assert rates['cores'] == pytest.approx(20 / (6e-4 + 3e-5 + 1.2e-4))
+  assert rates['learner, transport'] == pytest.approx(1 / (2e-5 + 4e-5))
+  assert rates['network, unrolls'] == pytest.approx(1e9 / 1e4)
+  assert rates['network, weights'] == pytest.approx(1e9 / 1e5)
+  assert rates['GPUs'] == 1234.
+
+
+def test_without_a_gpu_updates_are_on_the_cores():
+  rates = _rates(gpus=0)
+  assert 'GPUs' not in rates
+  assert rates['cores'] == pytest.approx(20 / (6e-4 + 3e-5 + 1.2e-4 + 4e-4))
+
+
+def test_few_jobs_fetch_weights_once_an_update():
+  assert plan.fetches_per_frame(_cluster(), 5) == pytest.approx(5 / 20 / 100)
+  assert plan.fetches_per_frame(_cluster(), 500) == pytest.approx(1 / 100)
+
+
+def test_learners_share_what_is_theirs():
+  one, two = _rates(gpu_rate=9.), _rates(gpu_rate=9., gpus=2)
+  for name, rate in one.items():
+    assert two[name] == pytest.approx(rate * (1 if name == 'cores' else 2))
+
+
+def test_lines_name_the_lowest_and_what_would_help():
+  text = '\n'.join(plan.lines(_COSTS, _cluster()))
+  assert 'It would reach 10,000 frames/s.' in text
+  assert 'The limit is: network, weights.' in text
+  assert 'unknown, see --gpu_rate' in text
+  assert 'updates at 10,000 frames/s' in text
+  # 250,000 frames/s at 0.75 ms, and 25 times what one network carries.
+  assert '188 cores and 25 learners' in text
+  text = '\n'.join(plan.lines(_COSTS, _cluster(gpu_rate=9.)))
+  assert 'It would reach 9 frames/s. The limit is: GPUs.' in text
+  assert 'unknown' not in text
+
+
+@hypothesis.given(
+    cores=st.integers(1, 5000), gpus=st.integers(0, 16),
+    gpu_rate=st.floats(0., 1e6), gbps=st.floats(.001, 1000.))
+def test_more_of_anything_is_never_slower(cores, gpus, gpu_rate, gbps):
+  values = dict(cores=cores, gpus=gpus, gpu_rate=gpu_rate, network_gbps=gbps)
+  lowest = plan.limits(_COSTS, _cluster(**values))[0]
+  assert not math.isnan(lowest.rate)
+  for name, more in (('network_gbps', 2 * gbps), ('cores', cores + 1)):
+    faster = plan.limits(_COSTS, _cluster(**dict(values, **{name: more})))[0]
+    # A job more fetches weights more often, until all do with every unroll.
+    if name == 'network_gbps' or cores >= 20:
+      assert faster.rate >= lowest.rate * (1 - 1e-9)
