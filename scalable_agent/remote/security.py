@@ -118,8 +118,11 @@ def _read_secret(flag, path):
   """As `_read`, with a warning if others may read or write the file too."""
   content = _read(flag, path)
   if path:
-    mode = stat.S_IMODE(os.stat(path).st_mode)
-    if mode & 0o077:
+    status = os.stat(path)
+    # Kubernetes gives its secrets to a group, through which this user reads.
+    others = 0o077 if status.st_uid == os.geteuid() else 0o027
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & others:
       logging.warning(
           '--%s=%s is a secret that others on this machine may read or write '
           '(mode %03o). Keep it to yourself: chmod 600 %s', flag, path, mode,

@@ -390,6 +390,18 @@ def test_load_warns_of_secrets_that_others_can_read(
   assert _TOKEN.decode() not in caplog.text
 
 
+@pytest.mark.parametrize('mode, is_private', [
+    (0o440, True), (0o640, True), (0o460, False), (0o444, False)])
+def test_a_group_may_read_what_another_user_gave_it(
+    mode, is_private, tmp_path, monkeypatch, caplog):
+  """As Kubernetes hands out its secrets, owned by root."""
+  path = _write(tmp_path, 'token', _TOKEN)
+  os.chmod(path, mode)
+  monkeypatch.setattr(os, 'geteuid', lambda: os.stat(path).st_uid + 1)
+  assert security_lib.load(path, '', '', '').token == _TOKEN
+  assert bool(caplog.messages) != is_private
+
+
 def test_garbage_on_the_port_hurts_nobody():
   with remote_parts.Learner() as learner:
     for garbage in (b'', b'GET / HTTP/1.1\r\n\r\n', bytes(range(256)) * 100,
