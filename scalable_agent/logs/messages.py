@@ -89,18 +89,19 @@ def level(config):
       'threads or processes')
 
 
-def agent_and_files(config, num_parameters, devices, frames):
+def agent_and_files(config, network, num_parameters, devices, frames):
   """Returns two lines of a run: its agent, and where it is kept.
 
   Args:
     config: A `config.Config`.
+    network: The name of its torso.
     num_parameters: Numbers in the agent's weights.
     devices: A `devices.Devices`.
     frames: Environment frames that it was trained on so far.
   """
   agent = (config.architecture if config.agent == 'impala'
            else config.agent)
-  network = config.network + (' with LSTM' if config.use_lstm else '')
+  network += ' with LSTM' if config.use_lstm else ''
   xla = 'on' if devices.jit_compile_learner else 'off'
   return [
       f'Agent: {agent}, {network}, {num_parameters:,} '

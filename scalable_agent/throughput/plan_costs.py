@@ -2,8 +2,8 @@
 
 import os
 
-from scalable_agent import networks
 from scalable_agent import suites
+from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.config import ConfigError
 from scalable_agent.throughput import plan
 from scalable_agent.throughput import transport
@@ -25,10 +25,9 @@ def shape_of(config):
     raise ConfigError(
         '--plan measures unrolls of images, and --level_name='
         f'{config.level_name} has none.')
-  network = (networks.choose_torso(frame) if config.network == 'auto'
-             else config.network)
-  return unrolls.Shape(frame, config.unroll_length, facts.num_actions,
-                       config.use_lstm, network)
+  return unrolls.Shape(
+      frame, config.unroll_length, facts.num_actions, config.use_lstm,
+      agent_assembly.choose_network(config, facts))
 
 
 def measure(config, shape, core_seconds, seconds):

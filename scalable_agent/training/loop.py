@@ -5,6 +5,7 @@ import contextlib
 from absl import logging
 import tensorflow as tf
 
+from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.logs import messages
 from scalable_agent.process import progress as progress_lib
@@ -58,7 +59,8 @@ def train(config, start_actors=actor_threads.start, stop=None,
                 make_replay and make_replay(facts))
       first_frames = run.learner.frames
       for line in messages.agent_and_files(
-          config, run.num_parameters, devices, first_frames):
+          config, agent_assembly.choose_network(config, facts),
+          run.num_parameters, devices, first_frames):
         logging.info('%s', line)
       stack.callback(run.close_saver)
       stack.callback(run.save_last)

@@ -100,7 +100,8 @@ def test_a_run_begins_with_three_lines():
   assert messages.level(config) == (
       'Level: pong, 2 pools of 4 environments, at most 4 at a time, 3 threads '
       'or processes')
-  assert messages.agent_and_files(config, 1_230_426, _DEVICES, 8000) == [
+  assert messages.agent_and_files(
+      config, 'shallow', 1_230_426, _DEVICES, 8000) == [
       'Agent: impala, shallow with LSTM, 1,230,426 parameters; learner on '
       '/cpu:0, /cpu:1, policy on /cpu:0, XLA on',
       'Files: /tmp/a run, at frame 8k of 16k; all settings are in config.json']
