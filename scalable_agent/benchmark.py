@@ -22,8 +22,8 @@ and resets are slow.
 
 The third measures what passes between actor jobs and a learner (`transport`),
 the fourth what a replay job serves to learners (`shared_replay`). The last
-measures the parts and the transport, and says what a cluster of such cores would
-reach, and what limits it (`plan`).
+measures the parts and the transport, and says what a cluster of such cores
+would reach, and what limits it (`plan`).
 """
 
 import concurrent.futures

@@ -125,8 +125,9 @@ def check(level_names, dataset_path):
                if dataset_path else '--dataset_path is not set')
     raise PoolError(
         f'{" and ".join(needing)} cannot do without images that come '
-        f'separately, and {problem}. {DATASET_URL} says how to download them and turn them '
-        'into PNG files; --dataset_path is the directory of those. With '
+        f'separately, and {problem}. {DATASET_URL} says how to download them '
+        'and turn them into PNG files; --dataset_path is the directory of '
+        'those. With '
         f'--dataset_path={_DUMMY_DATASET} there are plain colours instead, and '
         'scores mean nothing.')
 

@@ -39,7 +39,8 @@ class ScoreTable:
     if self._benchmark:
       self._header += [
           '% human', 'random', 'human', *self._benchmark.columns]
-    nothing = dict.fromkeys(['mean', 'standard_error', 'human_normalized_score'])
+    nothing = dict.fromkeys(
+        ['mean', 'standard_error', 'human_normalized_score'])
     rows = [self._header] + [self._cells(level, nothing) for level in levels]
     widths = [max(map(len, column)) for column in zip(*rows)]
     self._widths = widths[:1] + [

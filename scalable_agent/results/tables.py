@@ -21,7 +21,7 @@ CSV_FIELDS = ('suite', 'agent', 'level', 'score', 'standard_error',
 
 
 def aligned(table):
-  """Returns the lines of a `Table` as text whose columns are aligned, a list."""
+  """Returns the lines of a `Table`, a list of strings of equal columns."""
   rows = [table.header, *table.rows]
   widths = [max(map(len, column)) for column in zip(*rows)]
   return [aligned_row(row, widths) for row in rows]

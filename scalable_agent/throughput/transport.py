@@ -158,7 +158,7 @@ _Stretch = collections.namedtuple(
 Costs = collections.namedtuple(
     'Costs', 'send_unroll receive_unroll send_weights receive_weights '
     'unroll_bytes weights_bytes')
-Costs.__doc__ = """What passes between an actor job and a learner, and what it costs.
+Costs.__doc__ = """What passes between an actor job and a learner, and its cost.
 
   send_unroll, receive_weights: Core-seconds of the actor job, for each.
   receive_unroll, send_weights: Core-seconds of the learner's process.
