@@ -27,7 +27,7 @@ FLAGS = (
     f'--save_checkpoint_secs={SAVE_SECONDS}', f'--keep_checkpoints={_KEEP}',
     f'--log_interval_secs={LOG_SECONDS}',
     # A run that resumes would otherwise go on with those of a round before.
-    '--replay_host=', '--replay_proportion=0')
+    '--task=-1', '--replay_host=', '--replay_proportion=0')
 FOREVER = 1_000_000_000
 # Rounds on one log directory, whose logs are read again after each.
 _MAX_ROUNDS = 40

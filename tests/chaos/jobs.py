@@ -81,7 +81,8 @@ def replay_job(arena, rng):
           f'--replay_host=localhost:{port}', '--job_name=replay',
           logdir=arena.logdir + '.replay'))
       job = start()
-      for _ in range(rng.randint(1, 3)):
+      num_blows = rng.randint(1, 3)
+      for blow in range(num_blows):
         if not learner.train_for(rng.uniform(0, 1)):
           return
         done.append(rng.choice((
@@ -90,7 +91,7 @@ def replay_job(arena, rng):
         learner.wait_until(learner.ended, rng.uniform(0, 3))
         if done[-1] == signal.SIGSTOP:
           job.signal(signal.SIGCONT)
-        elif rng.random() < .8:
+        elif blow < num_blows - 1 or rng.random() < .8:
           job.wait()
           job = start()
       # It may be waiting for a job that is gone.
