@@ -5,9 +5,12 @@ import os
 import subprocess
 import sys
 
+from absl import flags
+from absl.testing import flagsaver
 import pytest
 
 from scalable_agent import benchmark
+from scalable_agent import config as config_lib
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -105,29 +108,49 @@ def test_compares_the_architectures_of_table_1(tmp_path):
     assert batches[2]['max'] == 1  # Without dynamic batching.
 
 
-def test_plans_a_cluster(tmp_path):
-  path = tmp_path / 'plan.json'
-  result = _run(
-      '--plan', '--cores=500', '--gpus=1', '--level_name=synthetic:step_ms=1',
-      '--num_actors=4', '--batch_size=2', '--unroll_length=5',
-      '--measure_secs=0.3', f'--json={path}')
-  assert result.returncode == 0, result.stderr[-2000:]
-  plan = json.loads(path.read_text())
-  assert set(plan) == {'costs', 'cluster', 'limits'}
+_CORE_SECONDS = dict(
+    environments=1e-4, inference=2e-4, data_path=3e-5, learner=4e-4)
+
+
+def _plan(monkeypatch, *arguments):
+  """A plan by costs that are known, but for the transport."""
+  monkeypatch.setattr(
+      benchmark, '_measure_parts',
+      lambda *unused: dict(core_seconds=_CORE_SECONDS))
+  with flagsaver.flagsaver():
+    flags.FLAGS(['benchmark', '--plan', *arguments])
+    return benchmark.make_plan(
+        benchmark.experiment.config_from_flags(), seconds=.2)
+
+
+def test_plans_a_cluster(monkeypatch, capsys):
+  plan = _plan(
+      monkeypatch, '--cores=50', '--gpus=1', '--level_name=synthetic:step_ms=1',
+      '--batch_size=2', '--unroll_length=5', '--network=shallow')
+  assert json.loads(json.dumps(plan)) == plan
+  assert {name: plan['costs'][name] for name in (
+      'environments', 'inference', 'unrolls', 'update')} == dict(zip(
+          ('environments', 'inference', 'unrolls', 'update'),
+          _CORE_SECONDS.values()))
+  assert all(cost > 0 for cost in plan['costs']['transport'].values())
   assert plan['limits'].pop('GPUs') is None
-  assert set(plan['limits']) == {
-      'cores', 'learner, transport', 'network, unrolls', 'network, weights'}
+  # Less than without what passes between the jobs.
+  assert 0 < plan['limits']['cores'] < 50 / 3.3e-4
   lowest = min(plan['limits'].values())
-  assert f'It would reach {lowest:,.0f} frames/s.' in result.stdout
+  assert f'It would reach {lowest:,.0f} frames/s.' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize('flags, answer', [
-    (['--plan', '--level_name=gym:CartPole-v1'], '--plan measures unrolls of'),
+def test_plans_only_what_has_images(monkeypatch):
+  with pytest.raises(config_lib.ConfigError, match='--plan measures unrolls'):
+    _plan(monkeypatch, '--level_name=gym:CartPole-v1')
+
+
+@pytest.mark.parametrize('arguments, answer', [
     (['--level_name=pogn'], 'Did you mean pong'),
     (['--part=transport', '--connections=4,x'], "--connections: 'x'"),
     (['--part=transport', '--unrolls_per_call=0'], "--unrolls_per_call: '0'")])
-def test_bad_flags_are_answered_in_one_line(flags, answer):
-  result = _run(*flags)
+def test_bad_flags_are_answered_in_one_line(arguments, answer):
+  result = _run(*arguments)
   assert result.returncode == 1
   errors = [line for line in result.stderr.splitlines() if 'Error' in line]
   assert len(errors) == 1 and answer in errors[0]

@@ -112,19 +112,25 @@ def test_tensorflow_stays_out_of_the_engines_process(tmp_path):
   """Another process copies; file:// stands for what is far away."""
   (tmp_path / 'maps').mkdir()
   (tmp_path / 'map.pk3').write_text('a map')
+  far = f'file://{tmp_path}/maps'
   program = f'''
 import sys
 sys.modules['deepmind_lab'] = sys
 from scalable_agent import environments
-cache = environments.LocalLevelCache('file://{tmp_path}/maps')
-assert not cache.fetch('key', '{tmp_path}/none')
+cache = environments.LocalLevelCache('{far}')
 cache.write('key', '{tmp_path}/map.pk3')
-assert cache.fetch('key', '{tmp_path}/fetched')
+assert not cache.fetch('other', '{tmp_path}/none')
 assert 'tensorflow' not in sys.modules
 '''
-  subprocess.run([sys.executable, '-c', program], check=True, timeout=110)
-  assert (tmp_path / 'fetched').read_text() == 'a map'
+  result = subprocess.run(
+      [sys.executable, '-c', program], check=True, capture_output=True,
+      text=True)
+  assert not result.stderr
   assert os.listdir(tmp_path / 'maps') == ['key']
+  # Without the engine this process copies.
+  assert environments.LocalLevelCache(far).fetch(
+      'key', str(tmp_path / 'fetched'))
+  assert (tmp_path / 'fetched').read_text() == 'a map'
 
 
 def _fetch_at_once(directory, key, target, count, compile_map):
