@@ -276,7 +276,7 @@ def compare(make_config, levels, seconds):
     logging.info('Measuring the environments of %s alone for %g s', level,
                  seconds)
     pools = parts.make_pools(impala)
-    environments = parts.measure_environments(impala, pools, seconds)
+    environments = parts.measure_environments(impala, pools, seconds).rate
     for pool in pools:
       pool.close()
     results[level] = []

@@ -29,6 +29,14 @@ _LONG_SECONDS = 10.
 _LOG_SECONDS = 60.
 
 
+def _read(read, message):
+  """Returns what a function reads in a message; refuses what it cannot."""
+  try:
+    return read(message)
+  except wire.WireError as e:
+    raise bad(str(e)) from e
+
+
 class Methods:
   """Answers calls; all of it in the event loop's thread.
 
@@ -90,12 +98,15 @@ class Methods:
     if self._is_closing:
       raise self.end()
 
-  def _session(self, number):
+  def _join(self, call, number):
+    """Returns the session of a number, to which the call belongs from now on.
+    """
     session = self.sessions.find(number)
     if session is None:
       raise Refused(grpc.StatusCode.NOT_FOUND, 'no such session')
     if self._is_closing:
       raise self.end()
+    self._calls.join(call, session)
     return session
 
   # -- Hello -------------------------------------------------------------------
@@ -147,12 +158,8 @@ class Methods:
     return contextlib.nullcontext(functools.partial(self._insert, call))
 
   async def _insert(self, call, message):
-    try:
-      unrolls = self._check_unrolls(message)
-    except wire.WireError as e:
-      raise bad(str(e)) from e
-    session = self._session(unrolls[0][0])
-    self._calls.join(call, session)
+    unrolls = _read(self._check_unrolls, message)
+    session = self._join(call, unrolls[0][0])
     with session:
       member = session.about
       new = [unroll for _, sequence, unroll in unrolls
@@ -199,12 +206,8 @@ class Methods:
     return contextlib.nullcontext(functools.partial(self._draw, call))
 
   async def _draw(self, call, message):
-    try:
-      number, count = protocol.decode_draw(message)
-    except wire.WireError as e:
-      raise bad(str(e)) from e
-    session = self._session(number)
-    self._calls.join(call, session)
+    number, count = _read(protocol.decode_draw, message)
+    session = self._join(call, number)
     while count:
       with session:
         state = self._contents.state
@@ -221,11 +224,7 @@ class Methods:
     return contextlib.nullcontext(functools.partial(self._episode, call))
 
   async def _episode(self, call, message):
-    try:
-      session = self._session(protocol.decode_session(message))
-    except wire.WireError as e:
-      raise bad(str(e)) from e
-    self._calls.join(call, session)
+    session = self._join(call, _read(protocol.decode_session, message))
     with session:
       return protocol.encode_episode(self._contents.draw_episode())
 
@@ -234,12 +233,8 @@ class Methods:
     return contextlib.nullcontext(functools.partial(self._fetch, call))
 
   async def _fetch(self, call, message):
-    try:
-      number, numbers = protocol.decode_fetch(message)
-    except wire.WireError as e:
-      raise bad(str(e)) from e
-    session = self._session(number)
-    self._calls.join(call, session)
+    number, numbers = _read(protocol.decode_fetch, message)
+    session = self._join(call, number)
     start = 0
     while start < len(numbers):
       with session:

@@ -29,26 +29,12 @@ from scalable_agent.training import actor_threads
 from scalable_agent.training import run as run_lib
 
 
-def rate(work, seconds):
-  """Measures how fast something is done, after a fifth of the time to warm up.
+Measured = collections.namedtuple('Measured', 'rate core_seconds')
+Measured.__doc__ = """How fast something is done.
 
-  Args:
-    work: A function without arguments that returns the frames it has done.
-    seconds: To measure for.
-
-  Returns:
-    Frames per second.
-  """
-  def repeat(seconds):
-    frames = 0
-    start = time.perf_counter()
-    while time.perf_counter() - start < seconds:
-      frames += work()
-    return frames / (time.perf_counter() - start)
-
-  work()
-  repeat(seconds / 5)
-  return repeat(seconds)
+  rate: Frames per second.
+  core_seconds: CPU time of a frame, of all processes.
+"""
 
 
 class Usage:
@@ -83,20 +69,28 @@ class Usage:
     return total / 2**20
 
 
-def measure_cost(measure, seconds):
-  """Measures what a frame costs, beside the rate.
+def measure(work, seconds):
+  """Measures how fast something is done, after a fifth of the time to warm up.
 
   Args:
-    measure: A function of seconds that returns frames per second.
+    work: A function without arguments that returns the frames it has done.
     seconds: To measure for.
 
   Returns:
-    Frames per second, and core-seconds per frame.
+    A `Measured`.
   """
-  measure(seconds / 10)  # The first call traces and compiles.
+  def repeat(seconds):
+    frames = 0
+    start = time.perf_counter()
+    while time.perf_counter() - start < seconds:
+      frames += work()
+    return frames / (time.perf_counter() - start)
+
+  work()
+  repeat(seconds / 5)
   usage = Usage()
-  frames_per_second = measure(seconds)
-  return frames_per_second, usage.cores() / frames_per_second
+  rate = repeat(seconds)
+  return Measured(rate, usage.cores() / rate)
 
 
 def make_pools(config):
@@ -135,28 +129,26 @@ def measure_parts(config, seconds):
     sizes = sorted({2**i for i in range(layout.size.bit_length())} | {size})
     by_batch = measure_inference(
         config, step_output, policy, agent, sizes, seconds / 4)
-    measures = dict(
-        environments=lambda seconds: measure_environments(
-            config, pools, seconds),
-        inference=lambda seconds: measure_inference(
-            config, step_output, policy, agent, [size], seconds)[size],
-        learner=lambda seconds: measure_learner(
-            config, step_output, agent, learner, seconds),
-        data_path=lambda seconds: measure_data_path(
+    measured = dict(
+        environments=measure_environments(config, pools, seconds),
+        inference=by_batch[size],
+        learner=measure_learner(config, step_output, agent, learner, seconds),
+        data_path=measure_data_path(
             config, pools[0], step_output, agent, learner,
             size if layout.size % size == 0 else layout.size, seconds))
-    rates, costs = {}, {}
-    for name, measure in measures.items():
-      rates[name], costs[name] = measure_cost(measure, seconds)
-    return dict(rates, core_seconds=costs, inference_by_batch={
-        str(size): rate for size, rate in by_batch.items()})
+    return dict(
+        {name: part.rate for name, part in measured.items()},
+        core_seconds={
+            name: part.core_seconds for name, part in measured.items()},
+        inference_by_batch={
+            str(size): part.rate for size, part in by_batch.items()})
   finally:
     for pool in pools:
       pool.close()
 
 
 def measure_environments(config, pools, seconds):
-  """The rate of environments with random actions and nothing else."""
+  """Environments with random actions and nothing else, a `Measured`."""
   rng = np.random.default_rng(config.seed)
   frames = [0] * len(pools)
   stop = threading.Event()
@@ -173,13 +165,14 @@ def measure_environments(config, pools, seconds):
     thread.start()
 
   time.sleep(seconds / 5)
-  before, start = sum(frames), time.perf_counter()
+  usage, before, start = Usage(), sum(frames), time.perf_counter()
   time.sleep(seconds)
-  result = (sum(frames) - before) / (time.perf_counter() - start)
+  rate = (sum(frames) - before) / (time.perf_counter() - start)
+  core_seconds = usage.cores() / rate
   stop.set()
   for thread in threads:
     thread.join()
-  return result
+  return Measured(rate, core_seconds)
 
 
 def _repeat(step_output, size):
@@ -189,7 +182,7 @@ def _repeat(step_output, size):
 
 
 def measure_inference(config, step_output, policy, agent, sizes, seconds):
-  """The rate of the policy alone.
+  """Measures the policy alone.
 
   Args:
     config: A `config.Config`.
@@ -200,9 +193,9 @@ def measure_inference(config, step_output, policy, agent, sizes, seconds):
     seconds: To measure for, each.
 
   Returns:
-    A dict of batch size to frames per second.
+    A dict of batch size to `Measured`.
   """
-  rates = {}
+  measured = {}
   for size in sizes:
     inputs = (np.zeros([size], np.int32),
               _repeat(step_output, size)._replace(info=()),
@@ -212,12 +205,12 @@ def measure_inference(config, step_output, policy, agent, sizes, seconds):
       policy(*inputs)
       return size * config.num_action_repeats
 
-    rates[size] = rate(work, seconds)
-  return rates
+    measured[size] = measure(work, seconds)
+  return measured
 
 
 def measure_learner(config, step_output, agent, learner, seconds):
-  """The rate of updates alone, on one batch that stays on the device."""
+  """Updates alone, on a batch that stays on the device, a `Measured`."""
   zeros = trajectories.AgentOutput(
       np.int32(0), np.zeros([agent.num_actions], np.float32), np.float32(0))
   repeat = lambda a: np.repeat(
@@ -238,7 +231,7 @@ def measure_learner(config, step_output, agent, learner, seconds):
     learner.step(placed)
     return config.frames_per_step
 
-  return rate(work, seconds)
+  return measure(work, seconds)
 
 
 class _RepeatingPool(environments.Pool):
@@ -263,7 +256,7 @@ class _RepeatingPool(environments.Pool):
 
 
 def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
-  """The rate of unrolls, queue, batches and staging alone.
+  """Measures unrolls, queue, batches and staging alone.
 
   Args:
     config: A `config.Config`.
@@ -275,7 +268,7 @@ def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
     seconds: To measure for.
 
   Returns:
-    Frames per second.
+    A `Measured`.
   """
   output = trajectories.AgentOutput(
       np.zeros([size], np.int32),
@@ -308,7 +301,7 @@ def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
     return config.frames_per_step
 
   try:
-    return rate(work, seconds)
+    return measure(work, seconds)
   finally:
     area.close()
     thread.join()
@@ -355,12 +348,12 @@ def measure_whole(config, pools, devices, seconds):
 
   try:
     work()
-    rate(work, seconds / 5)
+    measure(work, seconds / 5)
     for counter in (queue_sizes, lags, run.take_batch_sizes()):
       counter.clear()
     run.times.take()
     usage, start = Usage(), time.perf_counter()
-    whole = rate(work, seconds)
+    whole = measure(work, seconds).rate
     elapsed = time.perf_counter() - start
     return dict(
         whole=whole,
