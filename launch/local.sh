@@ -60,12 +60,14 @@ echo "Learners on $hosts, $actors actors, logs in $logs" >&2
 rm -f "$logs"/{learner,actor}-*.log
 for ((i = 0; i < learners; i++)); do start learner $i; done
 for ((i = 0; i < actors; i++)); do start actor $i; done
-# The learner's log without times; `tail` alone is to say nothing of its own.
-tail --retry -n +1 -f "$logs/learner-0.log" \
+# The learner's log without times, to its last line: ctrl-C is not for these two.
+# `tail` alone is to say nothing of its own.
+trap '' INT
+tail --retry -n +1 -s .2 -f "$logs/learner-0.log" \
   > >(sed -u 's/^[IWE][0-9][^]]*] //' >&2) 2>/dev/null &
 tail_pid=$!
-# Ctrl-C may have ended it.
-trap 'kill "$tail_pid" 2>/dev/null' EXIT
+trap stop_all INT
+trap 'sleep .5; kill "$tail_pid" 2>/dev/null' EXIT
 
 status=0
 learners_left=$learners

@@ -9,6 +9,7 @@ import collections
 import contextlib
 import json
 import time
+import urllib.parse
 
 import grpc
 
@@ -77,6 +78,11 @@ class Call:
     self.end = None
     self.task = asyncio.current_task()
     self._calls = calls
+
+  @property
+  def address(self):
+    """The other end as people write it: '[::1]:8000'."""
+    return urllib.parse.unquote(self.peer).partition(':')[2]
 
   def __enter__(self):
     self._calls.silent.pop(self, None)

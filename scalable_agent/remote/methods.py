@@ -161,7 +161,7 @@ class Methods:
         raise Refused(grpc.StatusCode.UNAVAILABLE,
                       'the learner has as many actor jobs as it can serve')
       logging.info('Actor %d has joined with %d environments, from %s',
-                   request['task'], len(request['levels']), call.peer)
+                   request['task'], len(request['levels']), call.address)
     return json.dumps(dict(
         run=self.run, session=number, levels=self._levels)).encode()
 

@@ -136,7 +136,7 @@ class Methods:
       if number is None:
         raise Refused(grpc.StatusCode.UNAVAILABLE,
                       'the replay job has as many learners as it can serve')
-      logging.info('Learner %s has joined, from %s', member.name, call.peer)
+      logging.info('Learner %s has joined, from %s', member.name, call.address)
     return json.dumps(dict(
         run=self._run, session=number, levels=self._levels,
         agent=agent)).encode()
