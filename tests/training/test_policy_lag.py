@@ -79,6 +79,22 @@ def test_actors_act_with_the_weights_of_so_many_updates_ago(tmp_path, lag):
       run.train_on(staged)
 
 
+def test_actor_jobs_get_weights_of_so_many_updates_ago(tmp_path, monkeypatch):
+  published = []
+  with _running(tmp_path, '--architecture=a2c_sync_trajectory',
+                '--policy_lag=2') as (run, _):
+    publish = run._actors.publish
+
+    def record(weights, version):
+      published.append(version)
+      publish(weights, version)
+
+    monkeypatch.setattr(run._actors, 'publish', record)
+    for _ in range(5):
+      run.train_on(_next(run))
+  assert published == [0, 0, 1, 2, 3]
+
+
 def test_impala_adds_its_own_lag(tmp_path):
   with _running(tmp_path, '--policy_lag=4') as (run, _):
     for _ in range(12):
