@@ -34,6 +34,14 @@ def loss_and_gradients(loss_fn, params, target_params, batch):
   return densify(gradients), logs, priorities
 
 
+def add(parts):
+  """Adds up what `loss_and_gradients` returned for the parts of a batch."""
+  gradients, logs, priorities = zip(*parts, strict=True)
+  add_up = lambda nests: tree.map_structure(lambda *ts: tf.add_n(ts), *nests)
+  return (add_up(gradients), add_up(logs),
+          None if priorities[0] is None else tf.concat(priorities, axis=0))
+
+
 def densify(gradients):
   """Makes gradients dense, so that one sum over learners takes them all.
 

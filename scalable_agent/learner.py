@@ -7,6 +7,7 @@ sums, so the sum of the replicas' gradients is the gradient of the whole batch.
 """
 
 import functools
+import itertools
 
 import numpy as np
 import tensorflow as tf
@@ -40,7 +41,7 @@ class Learner:
 
   def __init__(self, agent, loss_fn, optimizer, strategy, learning_rate, seed,
                frames_per_unroll, gradient_norm_clip=0.,
-               target_update_period=0, jit_compile=False):
+               target_update_period=0, jit_compile=False, num_parts=1):
     """Initializes the learner.
 
     Args:
@@ -61,12 +62,15 @@ class Learner:
       target_update_period: Updates after which the target weights become the
         weights; 0 for an algorithm without target weights.
       jit_compile: Whether XLA compiles loss and gradients.
+      num_parts: Into how many parts each replica splits its unrolls, at the
+        most. It computes their gradients side by side, and adds them up.
     """
     self._strategy = strategy
     self._learning_rate = learning_rate
     self._frames_per_unroll = frames_per_unroll
     self._gradient_norm_clip = gradient_norm_clip
     self._target_update_period = target_update_period
+    self._num_parts = num_parts
     self.optimizer = optimizer
     self._log_names = []  # As tracing finds them.
     with tf.device('/cpu:0'):
@@ -129,19 +133,23 @@ class Learner:
     """
     devices = self._strategy.extended.worker_devices
     share = len(batch.keys) // len(devices)
-    parts = []
+    num_parts = min(self._num_parts, share)
+    shares = []
     for i, device in enumerate(devices):
+      ends = [i * share + j * share // num_parts for j in range(num_parts + 1)]
       with tf.device(device):
-        parts.append(gradients_lib.place(
-            batch, slice(i * share, (i + 1) * share),
-            0 if i else len(batch.kept_versions)))
-    if len(parts) == 1:
-      return parts[0]
+        shares.append([
+            gradients_lib.place(
+                batch, slice(start, end),
+                0 if start else len(batch.kept_versions))
+            for start, end in itertools.pairwise(ends)])
+    if len(shares) == 1:
+      return shares[0]
     distribute = self._strategy.experimental_distribute_values_from_function
     return tree.map_structure(
         # Other learners' replicas count too.
         lambda *ts: distribute(
-            lambda c: ts[c.replica_id_in_sync_group % len(ts)]), *parts)
+            lambda c: ts[c.replica_id_in_sync_group % len(ts)]), *shares)
 
   def step(self, placed_batch):
     """Updates the weights once.
@@ -189,16 +197,17 @@ class Learner:
         _scalar(num_new_unrolls * self._frames_per_unroll, np.int64))
     self.learner_steps.assign_add(1)
 
-  def _replicated_update(self, batch, learning_rate):
+  def _replicated_update(self, parts, learning_rate):
     log_names = []
 
-    def replica_fn(batch):
+    def replica_fn(parts):
       params = {k: v.read_value() for k, v in self.params.items()}
       targets = {k: v.read_value() for k, v in self.target_params.items()}
-      (gradients, touched), logs, priorities = self._gradients(
-          params, targets or None, batch)
-      logs = dict(logs, num_new_unrolls=batch.kept_versions + tf.reduce_sum(
-          tf.cast(~batch.is_replayed, tf.float32)))
+      (gradients, touched), logs, priorities = gradients_lib.add([
+          self._gradients(params, targets or None, part) for part in parts])
+      logs = dict(logs, num_new_unrolls=tf.add_n([
+          part.kept_versions + tf.reduce_sum(
+              tf.cast(~part.is_replayed, tf.float32)) for part in parts]))
       log_names[:] = [(name, isinstance(value, tuple))
                       for name, value in logs.items()]
       return (gradients, touched, tf.stack(tree.flatten(list(logs.values()))),
@@ -206,7 +215,7 @@ class Learner:
 
     strategy = self._strategy
     gradients, touched, logs, priorities = strategy.run(
-        replica_fn, args=(batch,))
+        replica_fn, args=(parts,))
     variables = list(self.params.values())
     # All at once, which collectives between machines are fastest at.
     reduced = strategy.extended.batch_reduce_to(

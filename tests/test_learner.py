@@ -17,9 +17,12 @@ _make_learner = learners.make_learner
 pytestmark = pytest.mark.usefixtures('bounded')
 
 
-@pytest.fixture(params=['one', 'mirrored'])
-def strategy(request, mirrored):
-  return mirrored if request.param == 'mirrored' else None
+@pytest.fixture(params=['one', 'mirrored', 'parts'])
+def split(request, mirrored):
+  """How a learner splits its batches, as arguments of `_make_learner`."""
+  return dict(one={}, mirrored=dict(strategy=mirrored),
+              # Unequal ones.
+              parts=dict(num_parts=3))[request.param]
 
 
 def _step(learner, batch):
@@ -87,9 +90,9 @@ def test_step_anneals_and_counts_frames():
   assert changed == [True, True, False, False]
 
 
-def _assert_replicas_equal_one(mirrored, batches, agent, optimizer, tolerance):
+def _assert_equals_one(split, batches, agent, optimizer, tolerance):
   one = _make_learner(agent, optimizer=optimizer)
-  two = _make_learner(agent, mirrored, optimizer=optimizer)
+  two = _make_learner(agent, optimizer=optimizer, **split)
   initial = _locals(one, 0)
   for batch in batches:
     logs, other_logs = _step(one, batch), _step(two, batch)
@@ -99,7 +102,8 @@ def _assert_replicas_equal_one(mirrored, batches, agent, optimizer, tolerance):
   assert max(np.abs(a - b).max()
              for a, b in zip(_locals(one, 0)[0], initial[0])) > 1e-3
   _assert_close(_locals(two, 0), _locals(one, 0), tolerance)
-  _assert_equal(_locals(two, 0), _locals(two, 1))
+  if 'strategy' in split:
+    _assert_equal(_locals(two, 0), _locals(two, 1))
   _assert_equal(list(_numpy(two.weights()).values()), _locals(two, 0)[0])
   assert (one.frames, one.steps) == (two.frames, two.steps)
 
@@ -107,17 +111,28 @@ def _assert_replicas_equal_one(mirrored, batches, agent, optimizer, tolerance):
 @pytest.mark.parametrize('gradient_norm_clip', [0., 2.])
 def test_two_replicas_equal_one_learner(mirrored, gradient_norm_clip):
   """Halves of the batch on two devices train to the same weights and slots."""
-  _assert_replicas_equal_one(
-      mirrored, [_batch(seed, use_lstm=True) for seed in range(20)],
-      _agent(use_lstm=True),
+  _assert_equals_one(
+      dict(strategy=mirrored),
+      [_batch(seed, use_lstm=True) for seed in range(20)], _agent(use_lstm=True),
       _OPTIMIZER._replace(gradient_norm_clip=gradient_norm_clip), 1e-5)
 
 
 def test_two_replicas_equal_one_learner_shallow(mirrored):
   """The same with convolutions and without a core."""
-  _assert_replicas_equal_one(
-      mirrored, [_batch(seed, 'shallow') for seed in range(3)],
+  _assert_equals_one(
+      dict(strategy=mirrored, num_parts=2),
+      [_batch(seed, 'shallow') for seed in range(3)],
       _agent('shallow'), _OPTIMIZER, 1e-4)
+
+
+@pytest.mark.parametrize('split', [
+    dict(num_parts=2), dict(num_parts=3), dict(num_parts=99)])
+def test_parts_of_a_batch_equal_the_whole(split):
+  """Instructions included, whose gradients are sparse."""
+  batches = [learners.with_words(_batch(seed), np.arange(_B * 5).reshape(_B, 5))
+             for seed in range(5)]
+  _assert_equals_one(
+      split, batches, learners.make_language_agent(), _OPTIMIZER, 1e-5)
 
 
 def _gradients(agent, params, batch, loss=_LOSS):
@@ -128,10 +143,10 @@ def _gradients(agent, params, batch, loss=_LOSS):
   return _numpy(tape.gradient(total_loss, params))
 
 
-def test_step_trains_on_the_whole_batch(strategy):
+def test_step_trains_on_the_whole_batch(split):
   """It logs the losses of all of it, core states and last unroll included."""
   agent = _agent(use_lstm=True)
-  learner = _make_learner(agent, strategy)
+  learner = _make_learner(agent, **split)
   batch = _batch(0, use_lstm=True)
   _, expected, _ = impala.compute_loss(
       agent, _LOSS, _numpy(learner.weights()), batch)
@@ -164,10 +179,10 @@ def test_gradient_is_clipped_by_its_global_norm(clip):
         after, before[name] - step, rtol=1e-5, atol=1e-7)
 
 
-def test_update_that_is_not_finite_is_skipped(strategy):
+def test_update_that_is_not_finite_is_skipped(split):
   """Weights and slots stay, frames count, and the next update works."""
   learner = _make_learner(
-      strategy=strategy, loss=_LOSS._replace(reward_clipping='none'))
+      **split, loss=_LOSS._replace(reward_clipping='none'))
   assert _step(learner, _batch(0))['skipped'] == 0.
   before = _locals(learner, 0)
   for i, bad in enumerate([np.nan, np.inf, -np.inf]):
@@ -177,7 +192,7 @@ def test_update_that_is_not_finite_is_skipped(strategy):
     logs = _step(learner, batch)
     assert logs['skipped'] == 1.
     assert not np.isfinite(logs['grad_norm'])
-    for replica in range(2 if strategy else 1):
+    for replica in range(2 if 'strategy' in split else 1):
       _assert_equal(_locals(learner, replica), before)
     assert (learner.frames, learner.steps) == (80 * (i + 2), i + 2)
   assert _step(learner, _batch(2))['skipped'] == 0.
@@ -186,9 +201,9 @@ def test_update_that_is_not_finite_is_skipped(strategy):
   assert any((a != b).any() for a, b in zip(after[0], before[0]))
 
 
-def test_weights_are_a_snapshot(strategy):
+def test_weights_are_a_snapshot(split):
   """Later updates do not change what `weights` returned before."""
-  learner = _make_learner(strategy=strategy)
+  learner = _make_learner(**split)
   snapshot = learner.weights()
   at_once = {name: value.numpy().copy() for name, value in snapshot.items()}
   for i in range(2):
@@ -235,9 +250,9 @@ def test_variables_are_the_whole_state():
 # What other algorithms than IMPALA need.
 
 
-def test_frames_are_those_of_new_unrolls(strategy):
+def test_frames_are_those_of_new_unrolls(split):
   """What is replayed was counted before; learning goes on all the same."""
-  learner = _make_learner(strategy=strategy)
+  learner = _make_learner(**split)
   frames = []
   for num_replayed in (0, 1, 3, 4):
     batch = _batch(0)
@@ -250,8 +265,8 @@ def test_frames_are_those_of_new_unrolls(strategy):
   assert frames == [80, 140, 160, 160]
 
 
-def test_frames_are_those_of_unrolls_that_are_kept_too(strategy):
-  learner = _make_learner(strategy=strategy)
+def test_frames_are_those_of_unrolls_that_are_kept_too(split):
+  learner = _make_learner(**split)
   batch = _batch(0)
   replayed = batch._replace(is_replayed=np.ones([_B], bool))
   for kept, expected in (((), 0), ((3, 4, 4), 60), ((5,), 80)):
@@ -270,8 +285,8 @@ def _linear_loss(params, unused_target_params, batch):
       total=tf.reduce_sum(first), mean=(tf.reduce_sum(first), count)), first
 
 
-def test_priorities_come_back_in_the_order_of_the_batch(strategy):
-  learner = _make_learner(strategy=strategy, loss_fn=_linear_loss)
+def test_priorities_come_back_in_the_order_of_the_batch(split):
+  learner = _make_learner(**split, loss_fn=_linear_loss)
   batch = _batch(0)
   _, priorities = learner.step(learner.place(batch))
   np.testing.assert_array_equal(
@@ -279,8 +294,8 @@ def test_priorities_come_back_in_the_order_of_the_batch(strategy):
   assert len(set(priorities)) == _B
 
 
-def test_pairs_are_logged_as_quotients_over_all_replicas(strategy):
-  learner = _make_learner(strategy=strategy, loss_fn=_linear_loss)
+def test_pairs_are_logged_as_quotients_over_all_replicas(split):
+  learner = _make_learner(**split, loss_fn=_linear_loss)
   batch = _batch(0)
   logs = _step(learner, batch)
   rewards = batch.unrolls.env_outputs.reward[0].astype(np.float64)
@@ -288,11 +303,11 @@ def test_pairs_are_logged_as_quotients_over_all_replicas(strategy):
   assert logs['mean'] == pytest.approx(rewards.mean(), 1e-5)
 
 
-def test_loss_sees_the_weights_of_unrolls(strategy):
+def test_loss_sees_the_weights_of_unrolls(split):
   """An unroll of weight 2 counts as two of weight 1."""
   norms = []
   for weights in ([1, 1, 1, 1], [2, 2, 2, 2], [0, 0, 0, 0]):
-    learner = _make_learner(strategy=strategy, loss_fn=_linear_loss)
+    learner = _make_learner(**split, loss_fn=_linear_loss)
     batch = _batch(0)
     batch.weights[:] = weights
     norms.append(_step(learner, batch)['grad_norm'])
@@ -308,10 +323,10 @@ def _target_loss(params, target_params, batch):
       targets=tf.reduce_sum(target_params['baseline/b'])), None
 
 
-def test_target_weights_follow_at_their_period(strategy):
+def test_target_weights_follow_at_their_period(split):
   """They are the weights of the last update that the period divides."""
-  num_replicas = 2 if strategy else 1
-  learner = _make_learner(strategy=strategy, loss_fn=_target_loss,
+  num_replicas = 2 if 'strategy' in split else 1
+  learner = _make_learner(**split, loss_fn=_target_loss,
                           target_update_period=3)
   params, targets = zip(*(
       (logs['params'] / num_replicas, logs['targets'] / num_replicas)

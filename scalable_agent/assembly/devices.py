@@ -10,13 +10,15 @@ from scalable_agent import config as config_lib
 from scalable_agent.process import nvidia
 
 Devices = collections.namedtuple(
-    'Devices', 'learner inference jit_compile_learner jit_compile_policy')
+    'Devices', 'learner inference jit_compile_learner jit_compile_policy '
+    'num_parts', defaults=[1])
 Devices.__doc__ = """Where things run.
 
   learner: A list of device names, one per replica.
   inference: The device name of the policy.
   jit_compile_learner: Whether XLA compiles loss and gradients.
   jit_compile_policy: Whether XLA compiles the policy.
+  num_parts: Parts of a batch whose gradients a replica computes side by side.
 """
 
 
@@ -80,7 +82,10 @@ def choose_devices(num_learner_devices, inference_device, xla,
              else _learner_cpus(num_learner_devices))
   compiled = lambda device: xla == 'on' or (xla == 'auto' and 'gpu' in device)
   inference = inference or learner[0]
-  return Devices(learner, inference, compiled(learner[0]), compiled(inference))
+  return Devices(
+      learner, inference, compiled(learner[0]), compiled(inference),
+      # On the CPU one operation after the other would leave cores idle.
+      num_parts=1 if gpus else 2)
 
 
 def _explain_no_gpu():

@@ -39,7 +39,8 @@ def create_learner(config, agent, devices, strategy=None):
       gradient_norm_clip=config.gradient_norm_clip,
       target_update_period=(
           config.target_update_period if config.agent == 'reactor' else 0),
-      jit_compile=devices.jit_compile_learner)
+      jit_compile=devices.jit_compile_learner,
+      num_parts=devices.num_parts)
 
 
 def _create_optimizer(config):

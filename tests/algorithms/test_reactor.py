@@ -206,21 +206,24 @@ def test_every_setting_makes_a_difference(networks, changes):
   assert abs(losses[0] - losses[1]) > 1e-3
 
 
-def _make_learner(strategy):
+def _make_learner(strategy=None, **kwargs):
   agent = networks.ReactorAgent(
       _NUM_ACTIONS, (ArraySpec((4,), np.float32),), 'vector', False, _NUM_ATOMS,
       -2., 2., .01)
   return agent, learner_lib.Learner(
       agent, reactor.make_loss_fn(agent, _SETTINGS),
-      adam.Adam(.003, beta_1=0., epsilon=1e-3), strategy,
-      lambda frames: .003, 1, frames_per_unroll=20, target_update_period=2)
+      adam.Adam(.003, beta_1=0., epsilon=1e-3),
+      strategy or learner_lib.create_strategy(['/cpu:0']),
+      lambda frames: .003, 1, frames_per_unroll=20, target_update_period=2,
+      **kwargs)
 
 
-def test_two_replicas_equal_one_learner(mirrored):
+@pytest.mark.parametrize('in_parts', [False, True])
+def test_two_replicas_and_parts_equal_one_learner(mirrored, in_parts):
   """Weights, targets and slots; priorities are those of the whole batch."""
   learners_, priorities = [], []
-  for strategy in (learner_lib.create_strategy(['/cpu:0']), mirrored):
-    agent, learner = _make_learner(strategy)
+  for split in {}, dict(num_parts=3) if in_parts else dict(strategy=mirrored):
+    agent, learner = _make_learner(**split)
     for seed in range(3):
       batch = _make_batch(seed, np.linspace(.5, 2., _B))
       logs, found = learner.step(learner.place(batch._replace(
@@ -242,7 +245,7 @@ def test_two_replicas_equal_one_learner(mirrored):
 
 
 def test_as_a_function_that_xla_compiles():
-  agent, _ = _make_learner(learner_lib.create_strategy(['/cpu:0']))
+  agent, _ = _make_learner()
   params = agent.initial_params(0)
   batch = _make_batch(0, np.ones([_B]))
   batch = batch._replace(

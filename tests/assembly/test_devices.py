@@ -47,9 +47,9 @@ def _choose(count=0, inference='', xla='auto', threads=0, **kwargs):
 
 
 def test_a_cpu_shares_its_cores(machine):
-  assert _choose() == (['/cpu:0'], '/cpu:0', False, False)
+  assert _choose() == (['/cpu:0'], '/cpu:0', False, False, 2)
   assert machine.threads == 4 and machine.logical == 1
-  assert _choose(xla='on') == (['/cpu:0'], '/cpu:0', True, True)
+  assert _choose(xla='on') == (['/cpu:0'], '/cpu:0', True, True, 2)
   _choose(threads=7)
   assert machine.threads == 7
   _choose(has_policy=False)
@@ -68,7 +68,7 @@ def test_a_configuration_says_whether_there_is_a_policy(
       dict(level_name='pong', num_learner_devices=2, xla='on',
            inference_device='cpu:0', **values))
   assert tuple(devices.choose(config)) == (
-      ['/cpu:0', '/cpu:1'], '/cpu:0', True, True)
+      ['/cpu:0', '/cpu:1'], '/cpu:0', True, True, 2)
   assert (machine.threads, machine.logical) == (threads, 2)
 
 
@@ -104,10 +104,10 @@ def test_replicas_without_gpus_are_logical_cpus(machine):
 ])
 def test_gpus(machine, gpus, count, inference, expected):
   machine.gpus = gpus
-  assert _choose(count, inference) == expected
+  assert _choose(count, inference) == expected + (1,)
   assert machine.growing == tuple(f'GPU:{i}' for i in range(gpus))
   assert machine.threads == 0  # TensorFlow's own choice.
-  assert _choose(count, inference, xla='off')[2:] == (False, False)
+  assert _choose(count, inference, xla='off')[2:] == (False, False, 1)
 
 
 @pytest.mark.parametrize('gpus, count, inference, stated', [
