@@ -129,7 +129,8 @@ class Learner:
         number of replicas here, each of which gets its share.
 
     Returns:
-      What `step` takes: the batch without what no loss depends on.
+      What `step` takes: the parts of the batch, without what no loss depends
+      on.
     """
     devices = self._strategy.extended.worker_devices
     share = len(batch.keys) // len(devices)
