@@ -22,8 +22,8 @@ and resets are slow.
 
 The third measures what passes between actor jobs and a learner (`transport`),
 the fourth what a replay job serves to learners (`shared_replay`). The last
-measures the parts and the transport, and says what a cluster of such cores
-would reach, and what limits it (`plan`).
+measures the parts, the training loop and the transport, and says what a cluster
+of such cores would reach, and what limits it (`plan`).
 """
 
 import concurrent.futures
@@ -220,13 +220,16 @@ def make_plan(config, seconds):
     resource to the frames/s that it allows, None if that is unknown.
   """
   tensorflow_environment.load()
+  from scalable_agent.assembly import devices as devices_assembly
   from scalable_agent.throughput import plan
   from scalable_agent.throughput import plan_costs
 
   shape = plan_costs.shape_of(config)
   core_seconds = _measure_parts(config, seconds)['core_seconds']
+  logging.info('Measuring the training loop for %g s', 2 * seconds)
+  whole = _whole(config, devices_assembly.choose(config), 2 * seconds)
   logging.info('Measuring the transport for %g s', seconds)
-  costs = plan_costs.measure(config, shape, core_seconds, seconds)
+  costs = plan_costs.measure(config, shape, core_seconds, whole, seconds)
   cluster = plan.Cluster(
       FLAGS.cores, FLAGS.gpus, FLAGS.gpu_rate, FLAGS.network_gbps,
       config.frames_per_unroll, config.num_new_unrolls * max(FLAGS.gpus, 1))

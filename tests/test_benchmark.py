@@ -112,11 +112,17 @@ _CORE_SECONDS = dict(
     environments=1e-4, inference=2e-4, data_path=3e-5, learner=4e-4)
 
 
+# Of the loop, on two cores: 3/2 of what the parts take alone.
+_WHOLE = dict(cores=1.46, whole=1.46 / (1.5 * 7.3e-4))
+
+
 def _plan(monkeypatch, *arguments):
   """A plan by costs that are known, but for the transport."""
   monkeypatch.setattr(
       benchmark, '_measure_parts',
       lambda *unused: dict(core_seconds=_CORE_SECONDS))
+  monkeypatch.setattr(benchmark, '_whole', lambda *unused: _WHOLE)
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda unused_pid: {0, 1})
   with flagsaver.flagsaver():
     flags.FLAGS(['benchmark', '--plan', *arguments])
     return benchmark.make_plan(
@@ -133,9 +139,11 @@ def test_plans_a_cluster(monkeypatch, capsys):
           ('environments', 'inference', 'unrolls', 'update'),
           _CORE_SECONDS.values()))
   assert all(cost > 0 for cost in plan['costs']['transport'].values())
+  assert plan['costs']['together'] == pytest.approx(1.5)
+  assert plan['costs']['busy'] == pytest.approx(.73)
   assert plan['limits'].pop('GPUs') is None
   # Less than without what passes between the jobs.
-  assert 0 < plan['limits']['cores'] < 50 / 3.3e-4
+  assert 0 < plan['limits']['cores'] < .73 * 50 / (1.5 * 3.3e-4)
   lowest = min(plan['limits'].values())
   assert f'It would reach {lowest:,.0f} frames/s.' in capsys.readouterr().out
 

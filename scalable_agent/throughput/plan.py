@@ -4,6 +4,9 @@ Actor jobs of one core each act for a learner, or for several that share the
 weights. Every frame costs CPU time in each part, unrolls travel to a learner,
 and weights travel back. Each resource allows a rate, in frames/s, and the
 lowest of them is what the cluster reaches: the queues keep it busy.
+
+Parts that run together cost another CPU time than alone, and leave cores idle
+at times. Both are taken from the training loop on this machine.
 """
 
 import collections
@@ -13,13 +16,17 @@ import math
 PAPER_RATE, PAPER_CORES = 250_000., 500
 
 Costs = collections.namedtuple(
-    'Costs', 'environments inference unrolls update transport')
+    'Costs',
+    'environments inference unrolls update transport together busy')
 Costs.__doc__ = """What is measured here.
 
   environments, inference, unrolls: Core-seconds of a frame where it is acted:
     the environment's step, the policy, and the writing of unrolls.
   update: Core-seconds of a frame in an update on CPUs.
   transport: A `transport.Costs`.
+  together: CPU time of a frame in the training loop, divided by that of its
+    parts alone.
+  busy: Share of the cores' time that the training loop uses.
 """
 
 Cluster = collections.namedtuple(
@@ -59,13 +66,15 @@ def core_seconds(costs, cluster):
   """Core-seconds that a frame takes by part, a dict; see `limits`."""
   sent = costs.transport
   fetches = fetches_per_frame(cluster, cluster.cores)
-  parts = dict(
-      environments=costs.environments, inference=costs.inference,
-      unrolls=costs.unrolls,
-      transport=(sent.send_unroll + sent.receive_unroll) /
-      cluster.frames_per_unroll +
+  alone = dict(environments=costs.environments, inference=costs.inference,
+               unrolls=costs.unrolls)
+  if not cluster.gpus:
+    alone['update'] = costs.update
+  transport = (
+      (sent.send_unroll + sent.receive_unroll) / cluster.frames_per_unroll +
       fetches * (sent.send_weights + sent.receive_weights))
-  return parts if cluster.gpus else dict(parts, update=costs.update)
+  return dict({part: costs.together * seconds
+               for part, seconds in alone.items()}, transport=transport)
 
 
 def limits(costs, cluster):
@@ -85,7 +94,7 @@ def limits(costs, cluster):
   fetches = fetches_per_frame(cluster, cluster.cores)
   bytes_per_second = num_learners * cluster.network_gbps * 1e9 / 8
   found = [
-      Limit('cores', cluster.cores / sum(parts.values()),
+      Limit('cores', cluster.cores * costs.busy / sum(parts.values()),
             f'more cores: most of their time goes into {largest}'),
       # One thread of each sends and receives.
       Limit('learner, transport', num_learners / (
@@ -108,6 +117,7 @@ def lines(costs, cluster):
   text = ['Core time of a frame, in microseconds:']
   text += [f'  {part:24s} {1e6 * seconds:10.2f}'
            for part, seconds in core_seconds(costs, cluster).items()]
+  text.append(f'Of the cores\' time {100 * costs.busy:.0f} % is used.')
   text.append(f'Frames/s that {_name(cluster)} allow:')
   found = limits(costs, cluster)
   text += [f'  {limit.name:24s} ' + (
@@ -119,7 +129,7 @@ def lines(costs, cluster):
   if cluster.gpus and not cluster.gpu_rate:
     text.append(f'Each GPU would have to make updates at '
                 f'{lowest.rate / cluster.gpus:,.0f} frames/s.')
-  seconds = sum(core_seconds(costs, cluster).values())
+  seconds = sum(core_seconds(costs, cluster).values()) / costs.busy
   text.append(
       f'The paper reaches {PAPER_RATE:,.0f} frames/s on DeepMind Lab with '
       f'{PAPER_CORES} cores and a GPU (Table 1). By these figures that takes '

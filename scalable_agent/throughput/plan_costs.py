@@ -30,17 +30,21 @@ def shape_of(config):
       agent_assembly.choose_network(config, facts))
 
 
-def measure(config, shape, core_seconds, seconds):
+def measure(config, shape, core_seconds, whole, seconds):
   """Measures the transport, and returns a `plan.Costs`.
 
   Args:
     config: A `config.Config`.
     shape: Of `shape_of`.
     core_seconds: Of `parts.measure_parts`.
+    whole: What `parts.measure_whole` returns.
     seconds: To measure for, each of unrolls and weights.
   """
+  num_cores = len(os.sched_getaffinity(0))
   return plan.Costs(
       core_seconds['environments'], core_seconds['inference'],
       core_seconds['data_path'], core_seconds['learner'],
       transport.measure_costs(
-          shape, len(os.sched_getaffinity(0)), config.envs_per_actor, seconds))
+          shape, num_cores, config.envs_per_actor, seconds),
+      whole['cores'] / whole['whole'] / sum(core_seconds.values()),
+      min(1., whole['cores'] / num_cores))

@@ -13,7 +13,7 @@ from scalable_agent.throughput import transport
 _TRANSPORT = transport.Costs(
     send_unroll=1e-3, receive_unroll=2e-3, send_weights=4e-3,
     receive_weights=8e-3, unroll_bytes=1e6, weights_bytes=1e7)
-_COSTS = plan.Costs(1e-4, 2e-4, 3e-4, 4e-4, _TRANSPORT)
+_COSTS = plan.Costs(1e-4, 2e-4, 3e-4, 4e-4, _TRANSPORT, together=1., busy=1.)
 
 
 def _cluster(**values):
@@ -41,6 +41,20 @@ def test_without_a_gpu_updates_are_on_the_cores():
   rates = _rates(gpus=0)
   assert 'GPUs' not in rates
   assert rates['cores'] == pytest.approx(20 / (6e-4 + 3e-5 + 1.2e-4 + 4e-4))
+
+
+def test_parts_cost_more_together_and_leave_cores_idle():
+  costs = _COSTS._replace(together=1.25, busy=.9)
+  rates = {limit.name: limit.rate for limit in plan.limits(costs, _cluster())}
+  assert rates['cores'] == pytest.approx(
+      20 * .9 / (1.25 * 6e-4 + 3e-5 + 1.2e-4))
+  assert {name: rate for name, rate in rates.items()
+          if name not in ('cores', 'GPUs')} == {
+              name: rate for name, rate in _rates().items()
+              if name not in ('cores', 'GPUs')}
+  text = '\n'.join(plan.lines(costs, _cluster()))
+  assert 'Of the cores\' time 90 % is used.' in text
+  assert '250 cores and 25 learners' in text  # 250,000 * 0.9 ms / 0.9
 
 
 def test_few_jobs_fetch_weights_once_an_update():
