@@ -135,7 +135,7 @@ class LagLimit:
       max_lag: Updates from the beginning of an unroll to its training at the
         most.
       version: The update that the learner's weights are from when it trains on
-        the first batch. Each further batch is trained on one update later.
+        the first batch.
     """
     self._source = source
     self._max_lag = max_lag
@@ -160,8 +160,14 @@ class LagLimit:
       unrolls += young
       with self._lock:
         self._num_dropped += len(taken) - len(young)
-    self._version += 1
     return trajectories.new_batch(unrolls)
+
+  def next_batch(self):
+    """Says that a batch is whole: what comes is trained on an update later.
+
+    The thread that calls `get` calls this. A batch may take several of these.
+    """
+    self._version += 1
 
   def take_num_dropped(self):
     """Returns how many unrolls were dropped since the last call."""

@@ -101,7 +101,7 @@ class Run:
       self._update = self.learner.apply
     self._staging = staging.StagingArea(
         self._source, config.learner_batch_size,
-        lambda batch: (batch, place(batch)), self.times)
+        lambda batch: self._stage(batch, place), self.times)
     weights, steps = self.learner.weights(), self.learner.steps
     self._publish_to_replay(weights)
     # What actors get is the oldest.
@@ -127,6 +127,11 @@ class Run:
     self._films = -1
     self._profiler = (
         profiler_lib.Profiler(config, steps) if profiles else None)
+
+  def _stage(self, batch, place):
+    if self._lag_limit:
+      self._lag_limit.next_batch()
+    return batch, place(batch)
 
   def _create_reporter(self):
     config = self._config

@@ -38,15 +38,35 @@ def test_a_machine_without_groups(tmp_path):
   assert machine_memory.total_bytes(tmp_path) == _BYTES
 
 
-def test_what_is_free_is_within_the_limit(tmp_path):
+_FREE = 4096 * 1024
+
+
+@pytest.mark.parametrize('cgroup, files, expected', [
+    ('0::/\n', {}, _FREE),
+    ('0::/\n', {'memory.max': 3}, 3),
+    ('0::/\n', {'memory.max': 'max', 'memory.current': 2}, _FREE),
+    ('0::/\n', {'memory.max': 1000, 'memory.current': 700}, 300),
+    ('0::/\n', {'memory.max': 1000, 'memory.current': 1200}, 0),
+    ('0::/\n', {'memory.max': 1000, 'memory.current': 700, 'memory.stat': (
+        'anon 600\ninactive_file 100\nfile 5')}, 400),
+    ('0::/a\n', {'memory.max': 1000, 'memory.current': 700,
+                 'a/memory.max': 500, 'a/memory.current': 450}, 50),
+    ('4:memory:/\n', {
+        'memory/memory.limit_in_bytes': 1000,
+        'memory/memory.usage_in_bytes': 700, 'memory/memory.stat':
+            'inactive_file 1\ntotal_inactive_file 100'}, 400)])
+def test_what_others_have_is_not_free(tmp_path, cgroup, files, expected):
   _write(tmp_path, proc__meminfo=_MEMINFO + 'MemAvailable:    4096 kB\n',
-         proc__self__cgroup='0::/\n')
-  assert machine_memory.free_bytes(tmp_path) == 4096 * 1024
-  _write(tmp_path, sys__fs__cgroup__memory_max='3\n')
-  (tmp_path / 'sys/fs/cgroup/memory_max').rename(
-      tmp_path / 'sys/fs/cgroup/memory.max')
-  assert machine_memory.free_bytes(tmp_path) == 3
-  assert machine_memory.free_bytes(tmp_path / 'nowhere') is None
+         proc__self__cgroup=cgroup)
+  for name, value in files.items():
+    path = tmp_path / 'sys/fs/cgroup' / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'{value}\n')
+  assert machine_memory.free_bytes(tmp_path) == expected
+
+
+def test_a_system_that_does_not_say_what_is_free(tmp_path):
+  assert machine_memory.free_bytes(tmp_path) is None
 
 
 @pytest.mark.parametrize('cgroup, files, expected', [

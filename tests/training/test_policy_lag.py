@@ -135,10 +135,13 @@ def test_what_would_be_trained_on_too_late_is_dropped():
   """Each batch is trained on one update after the one before."""
   source = _Source([5, 4, 3, 5, 2, 6, 5, 4, 4, 6, 9, 9])
   limit = staging.LagLimit(source, max_lag=2, version=6)
-  assert _versions(limit.get(2)) == [5, 4]  # At update 6.
+  assert _versions(limit.get(1)) == [5]  # At update 6, as the next.
+  assert _versions(limit.get(1)) == [4]
   assert limit.take_num_dropped() == 0
+  limit.next_batch()
   assert _versions(limit.get(2)) == [5, 6]  # At update 7.
   assert limit.take_num_dropped() == 2
+  limit.next_batch()
   assert _versions(limit.get(2)) == [6, 9]  # At update 8.
   assert limit.take_num_dropped() == 3
   assert limit.take_num_dropped() == 0
@@ -146,6 +149,19 @@ def test_what_would_be_trained_on_too_late_is_dropped():
     limit.get(2)
   limit.close()
   assert source.is_closed
+
+
+def test_updates_are_counted_where_replay_is_empty_at_first(tmp_path):
+  """A batch of new unrolls alone is gathered in several parts."""
+  limit, updates = 1, 12
+  with _running(
+      tmp_path, '--num_actors=24', '--queue_capacity=24', '--batch_size=8',
+      f'--max_policy_lag={limit}', '--use_lstm', '--replay_proportion=0.875',
+      '--replay_capacity=100', '--replay_state=recomputed') as (run, _):
+    for update in range(updates):
+      staged = _next(run)
+      assert max(run.policy_lags(staged[0]), default=0) <= limit, update
+      run.train_on(staged)
 
 
 def test_no_unroll_is_older_than_the_limit(tmp_path):
