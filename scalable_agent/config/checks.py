@@ -76,6 +76,10 @@ def _check_agent(config):
     _require(config, config.replay_min_steps <= config.replay_steps,
              'replay_min_steps', 'it would never be reached with '
              f'--replay_steps={config.replay_steps}')
+    for name in 'momentum', 'decay':
+      _require(config, getattr(config, name) < 1., name,
+               'it is a share of Adam\'s means that stays, and has to be below '
+               '1')
 
 
 def _check_batch(config):

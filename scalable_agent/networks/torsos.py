@@ -16,8 +16,8 @@ Frames of bytes come divided by 255. A torso that starts with a linear layer or
 a convolution may name its kernel in the attribute `first_kernel`. Then the
 kernel comes divided by 255 and the frames do not, which is faster.
 
-Users write torsos of their own: the README's section "Your own network" has an
-example, and says how --network names it.
+Users write torsos of their own: launch/your_own.md has an example, and says how
+--network names it.
 """
 
 import importlib

@@ -2,7 +2,7 @@
 
 Gruslys et al., "The Reactor", 2018, https://arxiv.org/abs/1704.04651, sections
 3.3 and 6.3: a contextual priority tree. A key whose priority is unknown is
-taken for as good as those near it, which are its neighbours in time.
+taken for as good as those near it. The caller's numbers say which are near.
 
     each node   a count of keys, and the mean of their priorities or unknown
     unknown     of two children, one takes the mean of the other
