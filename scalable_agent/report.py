@@ -45,7 +45,8 @@ flags.DEFINE_string(
 flags.DEFINE_list(
     'study', [], 'Compares the variants of a sweep instead, into --report_dir: '
     'best3, the best 3 samples of each; stability, the sorted final returns; '
-    'lag, the return against --policy_lag.')
+    'lag, the return against --policy_lag; best_of_sweep, the best agent where '
+    'whole sweeps are compared, as those that share replay.')
 
 
 def find_runs(logdirs, read=runs_lib.read):

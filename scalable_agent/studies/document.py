@@ -7,7 +7,7 @@ import os
 from scalable_agent.results import document
 from scalable_agent.results import markdown
 from scalable_agent.results import writing
-from scalable_agent.studies import intervals
+from scalable_agent.studies import best_of_sweep
 from scalable_agent.studies import lag as lag_lib
 from scalable_agent.studies import outcomes as outcomes_lib
 from scalable_agent.studies import pictures
@@ -22,20 +22,27 @@ _HOW_FINAL = (
     'of the frames that a run has got to, unclipped. On a suite it is the mean '
     'capped human-normalised score of these.')
 _HOW_SURE = (
-    'Intervals are 95 % intervals by '
-    'the percentile bootstrap. Differences are paired; "cannot be told" marks '
-    'those whose interval has 0 in it. Pairs and intervals are of samples, or '
-    'of seeds where nothing is sampled.')
+    'Intervals are 95 % intervals of a mean by the studentised bootstrap. '
+    'Fewer than four units have none. Differences are paired; "cannot be told" '
+    'marks those without an interval, or with 0 in it. Pairs and intervals are '
+    'of samples, or of seeds where nothing is sampled.')
 _HOW_BEST = (
     'The mean of the three samples with the best final returns, as the paper '
-    'has it. The best of many flatters what varies most. "Again" is the mean '
-    'of the same three samples with other seeds.')
+    'has it. The best of many flatters what varies most, so there is no '
+    'interval and no verdict by it. "Again" is the mean of the same three '
+    'samples with new seeds, by which variants are compared.')
 _HOW_STABLE = (
     'The final returns of all samples, sorted. The area under the curve is '
     'their mean.')
 _HOW_LAGGED = (
-    'Bars are intervals over seeds. "Best" takes the hyperparameters with the '
-    'best mean at each point.')
+    'Bars are intervals over seeds. "Best" takes, for each seed, the '
+    'hyperparameters that are the best with the other seeds at this point.')
+_HOW_SWEPT = (
+    'The agents of a sweep may share replay, or copy each other, and are not '
+    'independent then: a sweep counts once. Returns are means over a twentieth '
+    'of the frames, and smoothed over three of these. "Best" is the best agent '
+    'at each point, "on the way" the mean over all points, which is what '
+    'conditions are compared by. Pairs are of sweeps with the same seed.')
 
 
 def _missing(outcomes):
@@ -52,7 +59,23 @@ def _missing(outcomes):
   return texts
 
 
-def _best(level, variants):
+def _by_variant(study, outcomes):
+  """Sorts outcomes on one level; see `outcomes.by_variant`.
+
+  Raises:
+    ValueError: They are not independent of each other.
+  """
+  for outcome in outcomes:
+    if outcomes_lib.has_dependent_runs(outcome):
+      raise ValueError(
+          f'--study={study} takes runs for independent samples, and '
+          f'{outcome.logdir} is of agents that share replay or copy each '
+          'other. Use --study=best_of_sweep.')
+  return outcomes_lib.by_variant(outcomes)
+
+
+def _best(level, outcomes):
+  variants = _by_variant('best3', outcomes)
   by_name = {}
   for variant, samples in variants.items():
     shared = outcomes_lib.shared_seeds(samples)
@@ -71,7 +94,8 @@ def _best(level, variants):
                        pictures.best_curves(level, by_name))]
 
 
-def _stability(level, variants):
+def _stability(level, outcomes):
+  variants = _by_variant('stability', outcomes)
   by_name = {outcomes_lib.describe(variant): list(
       study_tables.finals(samples).values())
              for variant, samples in variants.items()}
@@ -79,12 +103,13 @@ def _stability(level, variants):
       document.Heading(f'{level}: stability'),
       document.Paragraph(_HOW_STABLE),
       study_tables.stability(variants),
-      study_tables.differences(variants, intervals.mean),
+      study_tables.differences(variants),
       document.Picture(f'{level} stability',
                        pictures.sorted_returns(level, by_name))]
 
 
-def _lag(level, variants):
+def _lag(level, outcomes):
+  variants = _by_variant('lag', outcomes)
   lines = lag_lib.by_lag(variants)
   samples = lag_lib.samples_of(variants)
   best = 'best hyperparameters' if len(samples) > 1 else ''
@@ -103,7 +128,19 @@ def _lag(level, variants):
   return blocks
 
 
-STUDIES = {'best3': _best, 'stability': _stability, 'lag': _lag}
+def _best_of_sweep(level, outcomes):
+  conditions = best_of_sweep.by_condition(outcomes)
+  return [
+      document.Heading(f'{level}: the best agent of a sweep'),
+      document.Paragraph(_HOW_SWEPT),
+      best_of_sweep.table(conditions),
+      best_of_sweep.differences(conditions),
+      document.Picture(f'{level} best of sweep',
+                       best_of_sweep.draw(level, conditions))]
+
+
+STUDIES = {'best3': _best, 'stability': _stability, 'lag': _lag,
+           'best_of_sweep': _best_of_sweep}
 
 
 def build(outcomes, names, how_final=_HOW_FINAL):
@@ -127,12 +164,11 @@ def build(outcomes, names, how_final=_HOW_FINAL):
   blocks = [document.Paragraph(f'{how_final} {_HOW_SURE}')]
   blocks += map(document.Paragraph, _missing(outcomes))
   for level in dict.fromkeys(outcome.level for outcome in outcomes):
-    variants = outcomes_lib.by_variant(
-        [outcome for outcome in outcomes if outcome.level == level])
-    if not any(variants.values()):
+    here = [outcome for outcome in outcomes if outcome.level == level]
+    if all(outcome.final is None for outcome in here):
       continue  # What is missing is said above.
     for name in names:
-      blocks += STUDIES[name](level, variants)
+      blocks += STUDIES[name](level, here)
   return blocks
 
 

@@ -1,44 +1,45 @@
-"""Confidence intervals by the bootstrap."""
+"""Confidence intervals of means."""
 
 import numpy as np
 
 _RESAMPLES = 10_000
 _PERCENTILES = (2.5, 97.5)
+# Of three units, one resample in nine has three times the same.
+_MIN_UNITS = 4
 
 
-def bootstrap(units, statistic):
-  """Returns a 95 % interval, by percentiles of resampled units.
+def of_mean(values):
+  """Returns a 95 % interval of a mean, by the studentised bootstrap.
+
+  Each resample's mean is measured by its own standard error, so that few or
+  skewed units get an interval that is as wide as it has to be (Efron and
+  Tibshirani, "An Introduction to the Bootstrap", 1993, section 12.5).
 
   Args:
-    units: float64 [n, ...], an entry for each unit that is independent of the
-      others. Where variants are paired, the values of a pair stand in one
-      entry.
-    statistic: A function of float64 [resamples, n, ...] that returns the
-      statistic of each, float64 [resamples].
+    values: float64 [n], an entry for each unit that is independent of the
+      others. Of what is paired these are the differences.
 
   Returns:
-    A pair of floats, or None for fewer than two units. The same units have the
-    same interval.
+    A pair of floats; None for fewer than four units, or where so many are equal
+    that an end is unbounded. The same values have the same interval.
   """
-  units = np.asarray(units, np.float64)
-  if len(units) < 2:
+  values = np.asarray(values, np.float64)
+  if len(values) < _MIN_UNITS:
     return None
-  chosen = np.random.default_rng(0).integers(
-      len(units), size=[_RESAMPLES, len(units)])
-  low, high = np.percentile(statistic(units[chosen]), _PERCENTILES)
-  return float(low), float(high)
+  mean, error = np.mean(values), _standard_error(values)
+  if not error:
+    return float(mean), float(mean)
+  resamples = values[np.random.default_rng(0).integers(
+      len(values), size=[_RESAMPLES, len(values)])]
+  shifts = np.mean(resamples, axis=-1) - mean
+  with np.errstate(divide='ignore', invalid='ignore'):
+    ratios = np.nan_to_num(shifts / _standard_error(resamples),
+                           posinf=np.inf, neginf=-np.inf)
+  low, high = np.percentile(ratios, _PERCENTILES, method='nearest')
+  if not np.isfinite(low + high):
+    return None
+  return float(mean - high * error), float(mean - low * error)
 
 
-def mean(values):
-  """Returns the mean of each row: [..., n] to [...]."""
-  return np.mean(values, axis=-1)
-
-
-def best_mean(values, count):
-  """Returns the mean of the greatest `count` of each row: [..., n] to [...]."""
-  return np.mean(np.sort(values, axis=-1)[..., -count:], axis=-1)
-
-
-def difference(statistic):
-  """Returns the statistic of pairs [m, n, 2]: of the first less the second."""
-  return lambda pairs: statistic(pairs[..., 0]) - statistic(pairs[..., 1])
+def _standard_error(values):
+  return np.std(values, axis=-1, ddof=1) / np.sqrt(values.shape[-1])

@@ -45,12 +45,31 @@ def samples_of(variants):
 
 
 def choose(samples, sample):
-  """Returns a dict of seed to final return of one sample, the best for None."""
-  if sample is None:
-    best = outcomes_lib.best_samples(samples, 1)
-    sample = best[0] if best else None
-  return {seed: outcome.final
-          for seed, outcome in samples.get(sample, {}).items()}
+  """Returns final returns of one sample, or of the best.
+
+  The best is chosen for each seed by the others, so that it is not the seed's
+  luck that makes it the best.
+
+  Args:
+    samples: A dict of sample to a dict of seed to `Outcome`.
+    sample: Which one; None takes the best.
+
+  Returns:
+    A dict of seed to float.
+  """
+  if sample is None and len(samples) == 1:
+    (sample,) = samples
+  if sample is not None:
+    return {seed: outcome.final
+            for seed, outcome in samples.get(sample, {}).items()}
+  shared = outcomes_lib.shared_seeds(samples)
+  found = {}
+  for seed in sorted(shared):
+    others = shared - {seed} or shared
+    best = max(samples, key=lambda sample, others=others: outcomes_lib.score(
+        samples[sample], others))
+    found[seed] = samples[best][seed].final
+  return found
 
 
 def draw(title, lines, sample):
@@ -68,7 +87,7 @@ def draw(title, lines, sample):
       values = list(choose(samples, sample).values())
       if values:
         points.append((lag, float(np.mean(values)),
-                       intervals.bootstrap(values, intervals.mean)))
+                       intervals.of_mean(values)))
     by_name[outcomes_lib.describe(rest)] = points
   return pictures.against_lag(title, by_name)
 
@@ -93,7 +112,7 @@ def table(lines, sample):
 
 
 def _cell(values):
-  interval = intervals.bootstrap(values, intervals.mean)
+  interval = intervals.of_mean(values)
   return (f'{study_tables.number(np.mean(values))} '
           f'({study_tables.interval_text(interval)}, {len(values)} seeds)')
 
@@ -103,11 +122,9 @@ def differences(lines, sample):
   rows = []
   for lag in sorted({lag for lags in lines.values() for lag in lags}):
     for a, b in study_tables.neighbours(lines):
-      first, second = (choose(lines[variant].get(lag, {}), sample)
-                       for variant in (a, b))
-      pairs = np.array([(first[seed], second[seed]) for seed in first
-                        if seed in second])
-      rows.append([f'{outcomes_lib.describe(a)}, lag {lag}',
-                   outcomes_lib.describe(b),
-                   *study_tables.difference(pairs, intervals.mean)])
+      rows.append([
+          f'{outcomes_lib.describe(a)}, lag {lag}', outcomes_lib.describe(b),
+          *study_tables.difference(*(
+              choose(lines[variant].get(lag, {}), sample)
+              for variant in (a, b)))])
   return study_tables.difference_table('seeds', rows)

@@ -106,8 +106,9 @@ def _draw_returns(axis, runs, ancestors):
     for episodes in run.episodes.values() if run else ():
       lived = ((episodes.frames > segment.start) &
                (episodes.frames <= segment.end))
+      # Without the episodes before, which other weights acted.
       axis.plot(episodes.frames[lived] / 1e6,
-                curves.moving_mean(episodes.returns)[lived], color='C0',
+                curves.moving_mean(episodes.returns[lived]), color='C0',
                 linewidth=2)
   axis.set_ylabel('return of an episode')
 

@@ -3,10 +3,12 @@
 import collections
 import contextlib
 import json
+import math
 import os
 
 import numpy as np
 
+from scalable_agent.results import agents
 from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.suites import scores as suite_scores
@@ -24,8 +26,8 @@ _LAST = .1
 _SUITE_SCORE = 'capped_human_normalized_score'
 
 Outcome = collections.namedtuple(
-    'Outcome', 'logdir level variant sample seed final frames total_frames '
-    'episodes')
+    'Outcome', 'logdir level variant sample seed settings final frames '
+    'total_frames episodes')
 Outcome.__doc__ = """A run of a sweep.
 
   logdir: Its directory.
@@ -34,6 +36,7 @@ Outcome.__doc__ = """A run of a sweep.
     setting and value that go together.
   sample: The hyperparameters it was tried with, a tuple of such pairs.
   seed: --seed.
+  settings: What makes its agent what it is, a dict of setting to value.
   final: Its final return, a float; None if no episode ended in the last tenth
     of its frames.
   frames, total_frames: Environment frames it has got to, and is to take.
@@ -52,13 +55,27 @@ def final_return(run):
     A float, or None if an episode is missing.
   """
   total = run.config.get('total_environment_frames') or run.frames
-  start = (1. - _LAST) * min(run.frames, total)
-  last = {level: episodes.returns[episodes.frames > start]
-          for level, episodes in run.episodes.items()}
-  name = run.config.get('level_name')
+  return mean_return(run.config.get('level_name'), run.episodes,
+                     (1. - _LAST) * min(run.frames, total), math.inf)
+
+
+def mean_return(name, episodes, start, end):
+  """Returns the mean return of the episodes that ended within some frames.
+
+  Args:
+    name: --level_name. Of a suite it is the mean capped human-normalised score,
+      in percent.
+    episodes: A dict of level to `runs.Episodes`.
+    start, end: Frames, of which the first do not count and the last do.
+
+  Returns:
+    A float, or None if an episode is missing.
+  """
+  within = {level: found.returns[(found.frames > start) & (found.frames <= end)]
+            for level, found in episodes.items()}
   if published.levels_of_suite(name):
-    return suite_scores.compute(name, last).get(_SUITE_SCORE)
-  returns = np.concatenate([*last.values(), np.zeros([0])])
+    return suite_scores.compute(name, within).get(_SUITE_SCORE)
+  returns = np.concatenate([*within.values(), np.zeros([0])])
   return float(np.mean(returns)) if len(returns) else None
 
 
@@ -113,7 +130,8 @@ def read(logdir):
   variant, sample = _read_file(logdir)
   return Outcome(
       logdir, run.config.get('level_name'), variant, sample,
-      run.config.get('seed'), final_return(run), run.frames,
+      run.config.get('seed'), agents.settings_of(run), final_return(run),
+      run.frames,
       run.config.get('total_environment_frames'), run.episodes)
 
 
@@ -189,6 +207,15 @@ def best_samples(samples, count=BEST):
     return []
   return sorted(samples, key=lambda sample: -score(samples[sample], shared))[
       :count]
+
+
+def has_dependent_runs(outcome):
+  """Whether a run got help from others: by replay that they share, or copies.
+
+  Such runs are no samples. What is independent is the sweep, or the population.
+  """
+  return bool(outcome.settings.get('shares_replay')) or any(
+      'population' in dict(alternative) for alternative in outcome.variant)
 
 
 def describe(variant):

@@ -53,6 +53,30 @@ def best_curves(level, by_name):
   return _to_png(figure, axis)
 
 
+def best_agents(level, by_name):
+  """Draws the return of the best agent of a sweep over its frames.
+
+  Args:
+    level: The level's name.
+    by_name: A dict of a condition's name to a list of points: environment
+      frames of an agent, mean over sweeps, and the interval around it, a pair
+      or None.
+
+  Returns:
+    A PNG, bytes.
+  """
+  figure, axis = _axis(level, 'environment frames of an agent (millions)',
+                       'return of the best agent')
+  for name, points in by_name.items():
+    frames = np.array([point[0] for point in points]) / 1e6
+    line, = axis.plot(frames, [point[1] for point in points], label=name)
+    ends = np.array([interval or (mean, mean)
+                     for _, mean, interval in points]).reshape(-1, 2)
+    axis.fill_between(
+        frames, *ends.T, color=line.get_color(), alpha=.15)
+  return _to_png(figure, axis)
+
+
 def sorted_returns(level, by_name):
   """Draws final returns from the greatest to the least.
 

@@ -8,8 +8,9 @@ from scalable_agent.results import tables
 from scalable_agent.studies import intervals
 from scalable_agent.studies import outcomes as outcomes_lib
 
-# What is resampled: see `finals`.
+# What is independent of each other: see `finals`.
 _UNITS = 'samples or seeds'
+_NEW_SEEDS = 'new seeds'
 
 
 def number(value):
@@ -53,12 +54,11 @@ def finals(samples):
           for sample, seeds in samples.items()}
 
 
-def _best_mean(values):
-  return intervals.best_mean(values, outcomes_lib.BEST)
-
-
 def best(variants):
-  """The best of each variant's samples, and these again with other seeds.
+  """The best of each variant's samples, and these again with new seeds.
+
+  The best of many has no interval: it is no mean, and no sample but the best
+  few says anything of it. What is drawn anew is the seed.
 
   Args:
     variants: Of `outcomes.by_variant`.
@@ -66,36 +66,39 @@ def best(variants):
   Returns:
     A `tables.Table`.
   """
-  header = ['variant', _UNITS, 'best', f'best {outcomes_lib.BEST}',
-            f'95 %, over {_UNITS}', 'again', '95 %, over new seeds']
+  header = ['variant', 'samples', 'best', f'best {outcomes_lib.BEST}',
+            'again', _NEW_SEEDS, f'95 %, over {_NEW_SEEDS}']
   rows = []
   for variant, samples in variants.items():
-    values = np.array(list(finals(samples).values()))
-    row = [outcomes_lib.describe(variant), str(len(values))]
-    if not len(values):
+    row = [outcomes_lib.describe(variant), str(len(samples))]
+    chosen = outcomes_lib.best_samples(samples)
+    if len(samples) == 1 or not chosen:
       rows.append(row + [tables.MISSING] * 5)
       continue
     shared = outcomes_lib.shared_seeds(samples)
-    again = [[outcome.final for seed, outcome in samples[sample].items()
-              if seed not in shared]
-             for sample in outcomes_lib.best_samples(samples)]
+    values = [outcomes_lib.score(samples[sample], shared) for sample in chosen]
+    again = list(_again(samples).values())
     rows.append(row + [
-        number(np.max(values)), number(_best_mean(values)),
-        interval_text(intervals.bootstrap(values, _best_mean)),
-        *_again(again)])
+        number(values[0]), number(np.mean(values)),
+        number(np.mean(again) if again else None), str(len(again)),
+        interval_text(intervals.of_mean(again))])
   return tables.Table(header, rows)
 
 
-def _again(by_sample):
-  """Two cells: the mean of samples' new seeds, and its interval."""
-  count = min(map(len, by_sample))
-  if not count:
-    return tables.MISSING, tables.MISSING
-  # An entry for each new seed, since a seed is what is drawn anew.
-  units = np.array([values[:count] for values in by_sample]).T
-  statistic = lambda resampled: np.mean(resampled, axis=(-1, -2))
-  return (number(float(np.mean(units))),
-          interval_text(intervals.bootstrap(units, statistic)))
+def _again(samples):
+  """The mean final return of the best samples, a dict of new seed to float.
+
+  New seeds are those that the best samples have, and not all others.
+
+  Args:
+    samples: A dict of sample to a dict of seed to `Outcome`.
+  """
+  chosen = [samples[sample] for sample in outcomes_lib.best_samples(samples)]
+  if not chosen:
+    return {}
+  new = set.intersection(*map(set, chosen)) - outcomes_lib.shared_seeds(samples)
+  return {seed: float(np.mean([seeds[seed].final for seeds in chosen]))
+          for seed in sorted(new)}
 
 
 def stability(variants):
@@ -111,7 +114,7 @@ def stability(variants):
     values = list(finals(samples).values())
     rows.append([outcomes_lib.describe(variant), str(len(values))] + (
         [number(np.mean(values)),
-         interval_text(intervals.bootstrap(values, intervals.mean)),
+         interval_text(intervals.of_mean(values)),
          number(np.median(values)), number(np.min(values))] if values else
         [tables.MISSING] * 4))
   return tables.Table(header, rows)
@@ -123,36 +126,35 @@ def neighbours(variants):
           if len(set(a) - set(b)) <= 1 and len(set(b) - set(a)) <= 1]
 
 
-def differences(variants, statistic):
+def differences(variants):
   """Compares variants that differ in one thing, paired by sample.
 
   Args:
     variants: Of `outcomes.by_variant`.
-    statistic: Of final returns, as in `intervals`: [..., n] to [...].
 
   Returns:
     A `tables.Table`.
   """
-  rows = []
-  for a, b in neighbours(variants):
-    first, second = finals(variants[a]), finals(variants[b])
-    pairs = np.array([(first[sample], second[sample]) for sample in first
-                      if sample in second])
-    rows.append([outcomes_lib.describe(a), outcomes_lib.describe(b),
-                 *difference(pairs, statistic)])
-  return difference_table(_UNITS, rows)
+  return _differences(variants, finals, _UNITS)
 
 
 def best_differences(variants):
-  """As `differences`, of the best samples."""
-  return differences(variants, _best_mean)
+  """As `differences`, of the best samples, paired by new seed."""
+  return _differences(variants, _again, _NEW_SEEDS)
+
+
+def _differences(variants, values_of, units):
+  return difference_table(units, [
+      [outcomes_lib.describe(a), outcomes_lib.describe(b),
+       *difference(values_of(variants[a]), values_of(variants[b]))]
+      for a, b in neighbours(variants)])
 
 
 def difference_table(units, rows):
   """Returns the `tables.Table` of rows that end as `difference` returns them.
 
   Args:
-    units: What is resampled, as in 'samples'.
+    units: What is paired, as in 'samples'.
     rows: A list of lists of strings.
   """
   return tables.Table(
@@ -160,19 +162,21 @@ def difference_table(units, rows):
        'this is'], rows)
 
 
-def difference(pairs, statistic):
-  """Compares two variants by what they have got in the same samples or seeds.
+def difference(first, second):
+  """Compares two variants by what both have got.
 
   Args:
-    pairs: float64 [n, 2].
-    statistic: As in `differences`.
+    first: A dict of sample, seed or the like to a float.
+    second: The same of the other variant.
 
   Returns:
-    A list of strings: n, the difference, its interval, the verdict.
+    A list of strings: the number of pairs, the mean difference, its interval,
+    the verdict.
   """
-  if not len(pairs):
+  paired = [value - second[key] for key, value in first.items()
+            if key in second]
+  if not paired:
     return ['0', tables.MISSING, tables.MISSING, verdict(None)]
-  compare = intervals.difference(statistic)
-  interval = intervals.bootstrap(pairs, compare)
-  return [str(len(pairs)), number(float(compare(pairs))),
+  interval = intervals.of_mean(paired)
+  return [str(len(paired)), number(float(np.mean(paired))),
           interval_text(interval), verdict(interval)]

@@ -13,6 +13,7 @@ from scalable_agent import report
 from scalable_agent.results import document as blocks_lib
 from scalable_agent.results import tables
 from scalable_agent.studies import document
+from scalable_agent.studies import lag
 from scalable_agent.studies import outcomes
 from tests.studies import trial_runs
 
@@ -21,6 +22,8 @@ _REPLAY = (0., .5)
 # Of each variant, the final return of each of 24 samples in the first round.
 _LEVEL = {('vtrace', 0.): 100., ('none', 0.): 100.,
           ('vtrace', .5): 120., ('none', .5): 60.}
+# What the seeds of the second round have more.
+_NEW_SEEDS = {2: 20., 3: -20., 4: 10., 5: -10.}
 
 
 def _first_return(correction, replay, i):
@@ -38,8 +41,8 @@ def _sweep(tmp_path_factory):
       for i in range(24):
         seeds = {1: _first_return(correction, replay, i)}
         if i >= 21:
-          seeds.update({2: _LEVEL[correction, replay] + i,
-                        3: _LEVEL[correction, replay] - i})
+          seeds.update({seed: _LEVEL[correction, replay] + offset
+                        for seed, offset in _NEW_SEEDS.items()})
         for seed, value in seeds.items():
           trial_runs.write(
               root, f'{correction}_{replay}_{i}_{seed}', [0.] * 9 + [value],
@@ -67,17 +70,17 @@ def test_the_best_three_of_each_variant_and_those_again(sweep):
       returns = sorted(_first_return(correction, replay, i) for i in range(24))
       assert row[1:4] == ['24', f'{returns[-1]:.1f}',
                           f'{np.mean(returns[-3:]):.1f}']
-      # The mean of the seeds 2 and 3 of the samples 21 to 23 is the level.
-      assert row[5] == ('60' if correction == 'none' and replay else
-                        f'{_LEVEL[correction, replay]:.1f}')
+      # The mean of the new seeds of the samples 21 to 23 is the level.
+      assert row[4:6] == ['60' if correction == 'none' and replay else
+                          f'{_LEVEL[correction, replay]:.1f}', '4']
       low, high = (float(end) for end in row[6].split(' to '))
       assert low < _LEVEL[correction, replay] < high
-  # Those pairs alone that differ in one thing, the last by 60 in every sample.
+  # Those pairs alone that differ in one thing, the last by 60 in every seed.
   found = {(row[0], row[1]): row[2:] for row in differences.rows}
   assert len(found) == 4
   name = 'off_policy_correction={}, replay_proportion={}'.format
   assert found[name('none', 0.5), name('vtrace', 0.5)] == [
-      '24', '-60', '-60 to -60', 'lower']
+      '4', '-60', '-60 to -60', 'lower']
   assert found[name('none', 0.), name('vtrace', 0.)][-1] == 'cannot be told'
   assert found[name('vtrace', 0.), name('vtrace', .5)][-1] == 'lower'
 
@@ -147,6 +150,36 @@ def test_return_against_lag_with_intervals_over_seeds(lagged):
   assert sum(isinstance(block, blocks_lib.Picture) for block in blocks) == 3
 
 
+def test_the_best_sample_is_not_chosen_by_the_seed_that_counts():
+  """Samples that are luck alone are worth nothing, however many there are."""
+  rng = np.random.default_rng(0)
+  means = []
+  for _ in range(400):
+    finals = rng.normal(size=(20, 5))
+    samples = {
+        (('learning_rate', i),): {
+            seed: outcomes.Outcome('', '', (), (), seed, {}, final, 1, 1, {})
+            for seed, final in enumerate(row)} for i, row in enumerate(finals)}
+    chosen = lag.choose(samples, None)
+    assert set(chosen) == set(range(5))
+    means.append(np.mean(list(chosen.values())))
+  # The best of 20 means of 5 seeds is at 0.84.
+  assert abs(np.mean(means)) < 4 * np.std(means) / np.sqrt(400) < .2
+
+
+def test_a_difference_of_three_seeds_cannot_be_told(tmp_path):
+  for seed in range(3):
+    for correction in _CORRECTIONS:
+      trial_runs.write(
+          tmp_path, f'{correction}_{seed}',
+          [seed + 2. * (correction == 'vtrace')],
+          [{'off_policy_correction': correction}], seed=seed)
+  _, differences = _tables(
+      document.build(outcomes.read_all(tmp_path), ['stability']))
+  (row,) = differences.rows
+  assert row[2:] == ['3', '-2', tables.MISSING, 'cannot be told']
+
+
 def test_lag_needs_runs_that_have_one(sweep):
   with pytest.raises(ValueError, match='varies policy_lag'):
     document.build(outcomes.read_all(sweep), ['lag'])
@@ -169,7 +202,7 @@ def test_the_binary_writes_text_pictures_and_rows(sweep, tmp_path, capsys):
     assert np.array(Image.open(tmp_path / path)).std() > 10
   rows = list(csv.DictReader(io.StringIO(
       (tmp_path / 'study.csv').read_text())))
-  assert len(rows) == 4 * (24 + 2 * 3)
+  assert len(rows) == 4 * (24 + 4 * 3)
   row = {row['run']: row for row in rows}[f'{sweep}/none_0.5_3_1']
   assert (row['off_policy_correction'], row['replay_proportion'],
           row['learning_rate'], row['seed'], float(row['final_return'])) == (

@@ -1,0 +1,190 @@
+"""The best agent of a sweep, where the sweep is what is repeated.
+
+Schmitt et al., "Off-Policy Actor-Critic with Shared Experience Replay", 2019,
+https://arxiv.org/abs/1909.11583, section 5: the agents of a sweep that share
+replay, or the members of a population, are not independent of each other. So a
+sweep counts once, by its best and its mean agent.
+"""
+
+import collections
+import os
+
+import numpy as np
+
+from scalable_agent.results import tables
+from scalable_agent.studies import intervals
+from scalable_agent.studies import outcomes as outcomes_lib
+from scalable_agent.studies import pictures
+from scalable_agent.studies import tables as study_tables
+
+# Points of a curve, each the mean of this part of the frames.
+_POINTS = 20
+# The best of agents at a point is the luckiest, so that curves are smoothed
+# before.
+_SMOOTHED = 3
+_UNITS = 'sweeps'
+
+Sweep = collections.namedtuple('Sweep', 'seed agents best mean frames')
+Sweep.__doc__ = """What the agents of a sweep have come to.
+
+  seed: The least of their seeds.
+  agents: How many there are.
+  best, mean: float64 [_POINTS], of the agents' smoothed returns at each point
+    the greatest, and the mean. NaN where no agent has ended an episode yet.
+  frames: float64 [_POINTS], environment frames of an agent at each point.
+"""
+
+
+def by_condition(outcomes):
+  """Sorts outcomes on one level into sweeps.
+
+  Agents of a sweep are below one directory, and differ in hyperparameters at
+  the most. Where they do not depend on each other, each seed of them is a
+  sweep.
+
+  Args:
+    outcomes: A list of `outcomes.Outcome`s.
+
+  Returns:
+    A dict of the name of a condition to a list of `Sweep`s.
+  """
+  groups = collections.defaultdict(lambda: collections.defaultdict(list))
+  for outcome in outcomes:
+    directory = os.path.dirname(os.path.normpath(outcome.logdir))
+    repetition = directory, (
+        None if outcomes_lib.has_dependent_runs(outcome) else outcome.seed)
+    groups[_condition(outcome)][repetition].append(outcome)
+  return {name: [_read(agents) for agents in groups[condition].values()]
+          for condition, name in _names(list(groups)).items()}
+
+
+def _condition(outcome):
+  """What two sweeps have to have in common, a pair of hashable values."""
+  tried = {*outcomes_lib.HYPERPARAMETERS, *dict(outcome.sample)}
+  return outcome.variant, tuple(
+      (name, value) for name, value in sorted(outcome.settings.items())
+      if name not in tried)
+
+
+def _names(conditions):
+  """Returns a dict of condition to its name: its variant, and what differs."""
+  settings = [dict(rest) for _, rest in conditions]
+  differing = [name for name in sorted(set().union(*settings)) if len(
+      {found.get(name) for found in settings}) > 1]
+  names = {}
+  for (variant, rest), found in zip(conditions, settings):
+    varied = {name for alternative in variant for name, _ in alternative}
+    others = tuple((name, found[name]) for name in differing
+                   if name not in varied and found.get(name) is not None)
+    names[variant, rest] = outcomes_lib.describe((*variant, others))
+  return names
+
+
+def _read(agents):
+  """Returns the `Sweep` of a list of `Outcome`s."""
+  by_point = np.array(list(map(_curve, agents))).T
+  total = max(outcome.total_frames or outcome.frames for outcome in agents)
+  return Sweep(
+      min(outcome.seed for outcome in agents), len(agents),
+      np.array([_of_known(np.max, returns) for returns in by_point]),
+      np.array([_of_known(np.mean, returns) for returns in by_point]),
+      total * np.arange(1, _POINTS + 1) / _POINTS)
+
+
+def _curve(outcome):
+  """The smoothed return of an agent at each point, float64 [_POINTS]."""
+  ends = (outcome.total_frames or outcome.frames) * np.arange(
+      _POINTS + 1) / _POINTS
+  values = np.array([
+      np.nan if value is None else value for value in (
+          outcomes_lib.mean_return(outcome.level, outcome.episodes, start, end)
+          for start, end in zip(ends, ends[1:]))])
+  for i in range(1, _POINTS):
+    # Where no episode has ended, the agent is as it was.
+    if np.isnan(values[i]):
+      values[i] = values[i - 1]
+  return np.array([
+      _of_known(np.mean, values[max(i - _SMOOTHED + 1, 0):i + 1])
+      for i in range(_POINTS)])
+
+
+def _of_known(statistic, values):
+  known = values[~np.isnan(values)]
+  return statistic(known) if len(known) else np.nan
+
+
+def table(conditions):
+  """What the sweeps of each condition have come to, a `tables.Table`.
+
+  Args:
+    conditions: Of `by_condition`.
+  """
+  header = ['condition', _UNITS, 'agents', 'frames of an agent',
+            'frames of all', 'best agent at the end', '95 %',
+            'best agent on the way', '95 %', 'mean agent at the end', '95 %']
+  rows = []
+  for name, sweeps in conditions.items():
+    row = [name, str(len(sweeps)), _range([sweep.agents for sweep in sweeps]),
+           _range([sweep.frames[-1] for sweep in sweeps]),
+           _range([sweep.agents * sweep.frames[-1] for sweep in sweeps])]
+    for statistic in (_best_at_end, _best_on_the_way, _mean_at_end):
+      values = list(_by_seed(sweeps, statistic).values())
+      row += [study_tables.number(np.mean(values) if values else None),
+              study_tables.interval_text(intervals.of_mean(values))]
+    rows.append(row)
+  return tables.Table(header, rows)
+
+
+def differences(conditions):
+  """Compares the best agents on the way, paired by seed, a `tables.Table`.
+
+  Args:
+    conditions: Of `by_condition`.
+  """
+  names = list(conditions)
+  return study_tables.difference_table(_UNITS, [
+      [a, b, *study_tables.difference(*(
+          _by_seed(conditions[name], _best_on_the_way) for name in (a, b)))]
+      for i, a in enumerate(names) for b in names[i + 1:]])
+
+
+def draw(level, conditions):
+  """Draws the best agent of each condition, with intervals over sweeps; a PNG.
+
+  Args:
+    level: The level's name.
+    conditions: Of `by_condition`.
+  """
+  by_name = {}
+  for name, sweeps in conditions.items():
+    points = []
+    for i, frames in enumerate(sweeps[0].frames):
+      values = [sweep.best[i] for sweep in sweeps
+                if not np.isnan(sweep.best[i])]
+      if values:
+        points.append((frames, np.mean(values), intervals.of_mean(values)))
+    by_name[name] = points
+  return pictures.best_agents(level, by_name)
+
+
+def _by_seed(sweeps, statistic):
+  return {sweep.seed: statistic(sweep) for sweep in sweeps
+          if not np.isnan(statistic(sweep))}
+
+
+def _best_at_end(sweep):
+  return float(sweep.best[-1])
+
+
+def _mean_at_end(sweep):
+  return float(sweep.mean[-1])
+
+
+def _best_on_the_way(sweep):
+  """The mean over all points: the area under the curve of the best agent."""
+  return float(_of_known(np.mean, sweep.best))
+
+
+def _range(values):
+  low, high = min(values), max(values)
+  return f'{low:,.0f}' if low == high else f'{low:,.0f} to {high:,.0f}'

@@ -1,0 +1,119 @@
+"""Sweeps as units: their best and mean agents, by condition."""
+
+import numpy as np
+import pytest
+
+from scalable_agent.results import tables
+from scalable_agent.studies import best_of_sweep
+from scalable_agent.studies import document
+from scalable_agent.studies import outcomes
+from tests.studies import trial_runs
+
+_RATES = .1, .2, .3
+_SHARED = dict(replay_host='localhost:9000', replay_proportion=.875,
+               batch_size=8, shares_replay=True)
+_OWN = dict(_SHARED, replay_host='', shares_replay=False)
+
+
+def _write_sweep(root, name, returns, seed, settings, variant=()):
+  """One agent for each list of returns, with a learning rate of its own."""
+  for rate, values in zip(_RATES, returns, strict=False):
+    trial_runs.write(
+        root, f'{name}/{rate}_{seed}', values, variant,
+        {'learning_rate': rate}, seed=seed, total=2000, learning_rate=rate,
+        **settings)
+
+
+def _read(*directories):
+  return [outcome for directory in directories
+          for outcome in outcomes.read_all(directory)]
+
+
+def test_a_sweep_counts_once_by_its_best_agent_at_each_point(tmp_path):
+  """Two agents change places half-way; returns are of a point each."""
+  rising, falling = np.arange(20.), np.arange(20.)[::-1]
+  _write_sweep(tmp_path, 'shared', [rising, falling], 1, _SHARED)
+  ((name, (sweep,)),) = best_of_sweep.by_condition(
+      _read(tmp_path / 'shared')).items()
+  assert name == 'all runs'
+  assert (sweep.seed, sweep.agents, sweep.frames[-1]) == (1, 2, 2000.)
+
+  def smoothed(values):
+    return np.array([np.mean(values[max(i - 2, 0):i + 1]) for i in range(20)])
+
+  np.testing.assert_allclose(
+      sweep.best, np.maximum(smoothed(rising), smoothed(falling)))
+  np.testing.assert_allclose(
+      sweep.mean, (smoothed(rising) + smoothed(falling)) / 2)
+
+
+def test_an_agent_that_ends_no_episode_is_as_it_was(tmp_path):
+  trial_runs.write(tmp_path, 'a', [1., 5.], total=2000)  # At half, and the end.
+  (sweep,) = best_of_sweep.by_condition(_read(tmp_path))['all runs']
+  assert np.isnan(sweep.best[:9]).all()
+  np.testing.assert_allclose(sweep.best[9:19], 1.)
+  assert sweep.best[-1] == pytest.approx(7 / 3)
+
+
+def test_conditions_are_what_differs_but_for_hyperparameters(tmp_path):
+  for seed in 1, 2:
+    _write_sweep(tmp_path, f'shared_{seed}', [[1.], [2.]], seed, _SHARED)
+    _write_sweep(tmp_path, 'own', [[3.], [4.]], seed, _OWN)
+    _write_sweep(tmp_path, f'trusted_{seed}', [[5.], [6.]], seed,
+                 dict(_SHARED, trust_region_threshold=.03))
+  conditions = best_of_sweep.by_condition(_read(
+      *(tmp_path / name for name in (
+          'own', 'shared_1', 'shared_2', 'trusted_1', 'trusted_2'))))
+  assert {name: [(sweep.seed, sweep.agents) for sweep in sweeps]
+          for name, sweeps in conditions.items()} == {
+              'shares_replay=False, trust_region_threshold=0.0': [
+                  (1, 2), (2, 2)],
+              'shares_replay=True, trust_region_threshold=0.0': [
+                  (1, 2), (2, 2)],
+              'shares_replay=True, trust_region_threshold=0.03': [
+                  (1, 2), (2, 2)]}
+
+
+def test_a_population_is_one_unit_whatever_its_seeds(tmp_path):
+  variant = [dict(population=2)]
+  for directory, first in (('a', 1), ('b', 11)):
+    for i in range(2):
+      trial_runs.write(
+          tmp_path, f'{directory}/{i}', [float(first + i)], variant,
+          {'learning_rate': .1 * (i + 1)}, seed=first + i)
+  (sweeps,) = best_of_sweep.by_condition(
+      _read(tmp_path / 'a', tmp_path / 'b')).values()
+  assert [(sweep.seed, sweep.agents, sweep.best[-1]) for sweep in sweeps] == [
+      (1, 2, 2.), (11, 2, 12.)]
+
+
+def _tables(blocks):
+  return [block for block in blocks if isinstance(block, tables.Table)]
+
+
+def test_sweeps_are_compared_in_pairs_of_a_seed(tmp_path):
+  for seed in range(1, 6):
+    _write_sweep(tmp_path, f'shared_{seed}', [[2. + seed], [1.]], seed, _SHARED)
+    _write_sweep(tmp_path, f'own_{seed}', [[seed], [0.]], seed, _OWN)
+  found = _read(*sorted(tmp_path.iterdir()))
+  blocks = document.build(found, ['best_of_sweep'])
+  table, differences = _tables(blocks)
+  rows = {row[0]: row[1:] for row in table.rows}
+  assert rows['shares_replay=True'][:5] == ['5', '2', '2,000', '4,000', '5']
+  assert rows['shares_replay=False'][4] == '3'
+  assert rows['shares_replay=True'][8] == '3'  # The mean of 5 and 1.
+  low, high = map(float, rows['shares_replay=True'][5].split(' to '))
+  assert 2. < low < 5. < high < 8.
+  assert differences.rows == [[
+      'shares_replay=False', 'shares_replay=True', '5', '-2', '-2 to -2',
+      'lower']]
+
+
+@pytest.mark.parametrize('study', ['best3', 'stability', 'lag'])
+def test_agents_that_depend_on_each_other_are_no_samples(tmp_path, study):
+  _write_sweep(tmp_path, 'shared', [[1.], [2.]], 1, _SHARED)
+  trial_runs.write(tmp_path, 'population/0', [1.], [dict(population=2)])
+  for directory in 'shared', 'population':
+    with pytest.raises(ValueError, match=f'--study={study} takes .*{directory}.'
+                       '*best_of_sweep'):
+      document.build(_read(tmp_path / directory), [study])
