@@ -5,17 +5,42 @@ import numpy as np
 from scalable_agent import environments
 
 
+# MinAtar has up to 10 planes.
+_MAX_CHANNELS = 16
+
+
 def is_image(spec):
   """Whether observations of an `environments.ArraySpec` can be shown."""
   return (len(spec.shape) == 3 and spec.dtype == np.uint8 and
-          spec.shape[-1] <= 4)
+          spec.shape[-1] <= _MAX_CHANNELS)
+
+
+def picture_of(image):
+  """Returns what a person is to see of an image.
+
+  Args:
+    image: uint8 [height, width, channels]: red, green and blue; planes, each of
+      which says by 0 and 255 where something is; or grey frames, the newest
+      last.
+
+  Returns:
+    uint8 [height, width, 3], or grey [height, width, 1]: each plane in a shade
+    of its own, or the newest frame.
+  """
+  channels = image.shape[-1]
+  if channels == 3:
+    return image
+  if channels > 1 and np.isin(image, (0, 255)).all():
+    shades = 255 * np.arange(1, channels + 1) // channels
+    return np.where(image, shades, 0).max(axis=-1, keepdims=True).astype(
+        np.uint8)
+  return image[..., -1:]
 
 
 class ShownPool(environments.Pool):
   """One environment whose observations have one more entry: what is seen.
 
-  The last entry is an image, uint8 [height, width, channels]. Of one with three
-  channels they are red, green and blue; of others a person sees the last.
+  The last entry is an image as for `picture_of`.
   """
 
   num_environments = 1

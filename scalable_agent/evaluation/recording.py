@@ -5,6 +5,7 @@ import os
 import numpy as np
 import tree
 
+from scalable_agent.environments import shown_pool
 from scalable_agent.files import gif
 
 # Ten minutes of play. Longer episodes are cut there, because every frame of a
@@ -22,7 +23,7 @@ def play(pool, policy, initial_state, max_steps=MAX_STEPS):
     max_steps: Agent steps after which the episode is cut.
 
   Yields:
-    Images, uint8 [height, width, channels], one for each agent step.
+    Images of `shown_pool.picture_of`, one for each agent step.
 
   Raises:
     environments.PoolError: An environment died.
@@ -34,7 +35,7 @@ def play(pool, policy, initial_state, max_steps=MAX_STEPS):
     if is_last[0]:
       return
     *observation, shown = env_output.observation
-    yield shown[0]
+    yield shown_pool.picture_of(shown[0])
     output, core_state, _ = policy(
         actions, env_output._replace(info=(), observation=tuple(observation)),
         core_state)

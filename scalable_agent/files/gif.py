@@ -8,7 +8,7 @@ _FRAMES_PER_SECOND = 60
 def _to_image(frame):
   if frame.shape[-1] == 3:
     return Image.fromarray(frame).quantize(dither=Image.Dither.NONE)
-  return Image.fromarray(frame[..., -1])  # The newest of a grey stack.
+  return Image.fromarray(frame[..., 0])
 
 
 def write(file, frames, num_action_repeats):
@@ -16,9 +16,8 @@ def write(file, frames, num_action_repeats):
 
   Args:
     file: A path, or a binary file to write to.
-    frames: An iterable of images, uint8 [height, width, channels], one for each
-      agent step, at least one. Of channels other than three, which are red,
-      green and blue, the last is shown in grey.
+    frames: An iterable of images, uint8 [height, width, 3], or grey [height,
+      width, 1], one for each agent step, at least one.
     num_action_repeats: Environment frames from one to the next, of which there
       are 60 in a second.
   """

@@ -14,7 +14,7 @@ Film = collections.namedtuple('Film', 'level_name frames')
 Film.__doc__ = """An episode, or its beginning.
 
   level_name: String.
-  frames: A list of uint8 [height, width, channels], one for each agent step.
+  frames: A list of `shown_pool.picture_of`, one for each agent step.
 """
 
 
@@ -68,9 +68,7 @@ class Camera:
       self._frames = []
     if self._frames is None:
       return
-    # Of a stack of grey frames the newest shows all.
-    channels = 3 if frame.shape[-1] == 3 else 1
-    self._frames.append(frame[..., -channels:].copy())
+    self._frames.append(shown_pool.picture_of(frame).copy())
     if len(self._frames) == MAX_STEPS:
       self._finish()
 

@@ -35,8 +35,8 @@ _HOW_STABLE = (
     'The final returns of all samples, sorted. The area under the curve is '
     'their mean.')
 _HOW_LAGGED = (
-    'Bars are intervals over seeds. "Best" takes, for each seed, the '
-    'hyperparameters that are the best with the other seeds at this point.')
+    'Bars are intervals over seeds. "Best" takes, for each half of the seeds, '
+    'the hyperparameters that are the best with the other half at this point.')
 _HOW_SWEPT = (
     'The agents of a sweep may share replay, or copy each other, and are not '
     'independent then: a sweep counts once. Returns are means over a twentieth '

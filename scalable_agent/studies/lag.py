@@ -47,8 +47,9 @@ def samples_of(variants):
 def choose(samples, sample):
   """Returns final returns of one sample, or of the best.
 
-  The best is chosen for each seed by the others, so that it is not the seed's
-  luck that makes it the best.
+  The best is chosen for every second seed by the seeds between them, and for
+  these by the others, so that what is shown is not the luck that made it the
+  best.
 
   Args:
     samples: A dict of sample to a dict of seed to `Outcome`.
@@ -62,13 +63,13 @@ def choose(samples, sample):
   if sample is not None:
     return {seed: outcome.final
             for seed, outcome in samples.get(sample, {}).items()}
-  shared = outcomes_lib.shared_seeds(samples)
+  shared = sorted(outcomes_lib.shared_seeds(samples))
+  halves = [half for half in (shared[::2], shared[1::2]) if half]
   found = {}
-  for seed in sorted(shared):
-    others = shared - {seed} or shared
-    best = max(samples, key=lambda sample, others=others: outcomes_lib.score(
-        samples[sample], others))
-    found[seed] = samples[best][seed].final
+  for half, other in zip(halves, halves[::-1]):
+    best = max(samples, key=lambda sample, by=other: outcomes_lib.score(
+        samples[sample], by))
+    found.update((seed, samples[best][seed].final) for seed in half)
   return found
 
 

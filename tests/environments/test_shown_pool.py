@@ -71,7 +71,25 @@ def test_what_is_no_image_is_refused_and_closed():
 @pytest.mark.parametrize('shape, dtype, expected', [
     ((84, 84, 4), np.uint8, True), ((72, 96, 3), np.uint8, True),
     ((4,), np.float32, False), ((8, 8, 3), np.float32, False),
-    ((8, 8, 7), np.uint8, False)])
+    ((10, 10, 10), np.uint8, True), ((8, 8, 17), np.uint8, False)])
 def test_is_image(shape, dtype, expected):
   assert shown_pool.is_image(
       environments.ArraySpec(shape, np.dtype(dtype))) == expected
+
+
+def test_a_picture_has_three_colours_or_the_newest_grey_frame():
+  coloured = np.random.default_rng(0).integers(
+      256, size=(5, 6, 3), dtype=np.uint8)
+  assert shown_pool.picture_of(coloured) is coloured
+  stack = np.random.default_rng(0).integers(256, size=(5, 6, 4), dtype=np.uint8)
+  np.testing.assert_array_equal(shown_pool.picture_of(stack), stack[..., 3:])
+  binary = coloured[..., :1] // 128 * 255
+  np.testing.assert_array_equal(shown_pool.picture_of(binary), binary)
+
+
+def test_planes_have_a_shade_each_and_the_last_is_on_top():
+  planes = np.zeros([2, 2, 5], np.uint8)
+  planes[0, 0, 0] = planes[0, 1, 4] = planes[1, 0, 1] = planes[1, 0, 2] = 255
+  picture = shown_pool.picture_of(planes)
+  assert picture.dtype == np.uint8
+  assert picture.tolist() == [[[51], [255]], [[153], [0]]]
