@@ -13,7 +13,8 @@ printed. Run the command again, and runs that are done are skipped and the
 others resume. A run that crashes is tried twice more. Flags of
 `scalable_agent.experiment`, also from a --flagfile, are passed on.
 
-With --share_replay all runs draw from the unrolls of all (LASER).
+With --share_replay all runs draw from the unrolls of all (LASER). Then they may
+differ in hyperparameters alone: a sweep for each of what is to be compared.
 
 `python -m scalable_agent.report --study=best3,stability` compares the variants.
 """
@@ -130,9 +131,10 @@ def _choose(trials):
           if not FLAGS.only or trial.name in FLAGS.only]
 
 
-def _check_shares(runs, configs):
-  """Raises ConfigError for runs that cannot share replay."""
+def _check_shares(trials, runs, configs):
+  """Raises ConfigError for runs of trials that cannot share replay."""
   shared_replay.check_alike(configs)
+  shared_replay.check_one_condition(trials)
   left = sum(run.state != 'done' for run in runs)
   if left > FLAGS.parallel:
     raise config_lib.ConfigError(
@@ -157,11 +159,12 @@ def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
     program.refuse_arguments(argv)
-    runs, configs = _make_runs(_choose(make_trials()))
+    trials = _choose(make_trials())
+    runs, configs = _make_runs(trials)
     with contextlib.ExitStack() as stack:
       hooks = {}
       if FLAGS.share_replay:
-        _check_shares(runs, configs)
+        _check_shares(trials, runs, configs)
         job = shared_replay.SharedReplay(FLAGS.logdir, configs[0])
         hooks['on_poll'] = stack.enter_context(job).check
       program.finish(runs, 'run', FLAGS.parallel, FLAGS.slurm, _slurm_script,

@@ -16,6 +16,7 @@ from tests.studies import trial_runs
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TIMEOUT_SECONDS = 300.
 _SHARED = ('--share_replay', '--replay_proportion=0.5')
+_RATES = '--vary=learning_rate=0.001,0.002'
 
 
 def _arguments(logdir, *arguments):
@@ -130,9 +131,19 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
     (('--seeds=2', 'seeds'), 'Unexpected arguments: seeds'),
     (('--samples=2', '--best=1'), '--best=1 cannot work: '),
     (('--seeds=2', '--slurm=submit'), '--slurm=submit needs sbatch'),
-    (('--seeds=2', *_SHARED), '--parallel=1 cannot work: with --share_replay'),
-    (('--seeds=2', *_SHARED, '--parallel=2', '--slurm=print'),
+    ((_RATES, *_SHARED), '--parallel=1 cannot work: with --share_replay'),
+    ((_RATES, *_SHARED, '--parallel=2', '--slurm=print'),
      '--slurm=print cannot work with --share_replay'),
+    (('--seeds=2', *_SHARED, '--parallel=2'),
+     '--seeds=2 cannot work with --share_replay: runs that share replay learn '
+     'from each other. Make one sweep for each, with another --seed and '
+     '--logdir.'),
+    (('--vary=trust_region_threshold=0,0.03', _RATES, *_SHARED, '--parallel=4'),
+     '--share_replay cannot work: the sweep compares '
+     'trust_region_threshold=0.0 with trust_region_threshold=0.03, and runs that share'),
+    (('--variant=entropy_cost=1', '--variant=discounting=1', *_SHARED),
+     '--share_replay cannot work: the sweep compares the others with '
+     'discounting=1.0'),
     (('--vary=unroll_length=5,6', *_SHARED, '--parallel=2'),
      '--share_replay cannot work: unroll_length is 5 in one run and 6'),
     (('--seeds=2', '--share_replay', '--replay_host=a:1'),

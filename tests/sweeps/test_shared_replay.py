@@ -10,6 +10,7 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent.files import locks
+from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import shared_replay
 from scalable_agent.sweeps import trials
 from scalable_agent.training import run_config
@@ -127,6 +128,40 @@ def test_runs_that_differ_cannot_share(name, value):
   default = getattr(_config(), name)
   assert str(error.value).startswith(
       f'--share_replay cannot work: {name} is {default} in one run and {value}')
+
+
+def _trials(*factors, seeds=()):
+  samples = [dict(epsilon=.1, discounting=.9), dict(epsilon=.2, discounting=1.)]
+  return grid.combine(factors, samples, seeds)
+
+
+_RATES = [dict(learning_rate=.1), dict(learning_rate=.2, entropy_cost=.1)]
+_THRESHOLDS = [dict(trust_region_threshold=0.),
+               dict(trust_region_threshold=.03)]
+
+
+def test_agents_of_other_hyperparameters_share():
+  """Whether they are varied or drawn; what all have does not matter."""
+  shared_replay.check_one_condition(
+      _trials(_RATES, _THRESHOLDS[:1], seeds=[7]))
+
+
+@pytest.mark.parametrize('trials, message', [
+    (_trials(_RATES, seeds=[7, 8, 9]),
+     '--seeds=3 cannot work with --share_replay: '),
+    (_trials(_RATES, _THRESHOLDS),
+     '--share_replay cannot work: the sweep compares '
+     'trust_region_threshold=0.0 with trust_region_threshold=0.03, '),
+    # Both have another name in a report.
+    (_trials([dict(each, batch_size=8) for each in _RATES]),
+     '--share_replay cannot work: the sweep compares learning_rate=0.1, '
+     'batch_size=8 with ')])
+def test_conditions_and_seeds_do_not_share(trials, message):
+  with pytest.raises(config_lib.ConfigError) as error:
+    shared_replay.check_one_condition(trials)
+  assert str(error.value).startswith(message)
+  assert 'Make one sweep for each, with another --seed and --logdir.' in str(
+      error.value)
 
 
 def test_a_port_is_chosen_unless_one_is_given():
