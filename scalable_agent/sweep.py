@@ -132,7 +132,11 @@ def _choose(trials):
 
 
 def _check_shares(trials, runs, configs):
-  """Raises ConfigError for runs of trials that cannot share replay."""
+  """Returns how many runs of trials share replay.
+
+  Raises:
+    ConfigError: They cannot.
+  """
   shared_replay.check_alike(configs)
   shared_replay.check_one_condition(trials)
   left = sum(run.state != 'done' for run in runs)
@@ -145,6 +149,7 @@ def _check_shares(trials, runs, configs):
         f'--slurm={FLAGS.slurm} cannot work with --share_replay, whose replay '
         'job is on this machine. Start --job_name=replay where the tasks reach '
         'it, and give them its --replay_host.')
+  return left
 
 
 def _slurm_script(names):
@@ -164,8 +169,8 @@ def main(argv):
     with contextlib.ExitStack() as stack:
       hooks = {}
       if FLAGS.share_replay:
-        _check_shares(trials, runs, configs)
-        job = shared_replay.SharedReplay(FLAGS.logdir, configs[0])
+        num_agents = _check_shares(trials, runs, configs)
+        job = shared_replay.SharedReplay(FLAGS.logdir, configs[0], num_agents)
         hooks['on_poll'] = stack.enter_context(job).check
       program.finish(runs, 'run', FLAGS.parallel, FLAGS.slurm, _slurm_script,
                      **hooks)

@@ -71,6 +71,19 @@ def test_runs_share_a_replay_job_that_ends_with_them(tmp_path):
         process.info['cmdline'] or [])
 
 
+def test_the_replay_job_knows_how_many_runs_will_come(tmp_path, monkeypatch):
+  jobs = []
+  monkeypatch.setattr(
+      sweep.shared_replay.SharedReplay, 'check',
+      lambda job: jobs.append(job))  # pylint: disable=unnecessary-lambda
+  monkeypatch.setattr(sweep.program, 'finish',
+                      lambda *args, on_poll: on_poll())
+  _main(tmp_path, '--vary=learning_rate=0.001,0.002,0.003', *_SHARED,
+        '--parallel=9')
+  (job,) = jobs
+  assert '--replay_agents=3' in job._run._prepare()
+
+
 def _names(capsys, *arguments):
   """The runs that a job array would have."""
   _main(*arguments, '--slurm=print')
@@ -140,7 +153,7 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
      '--logdir.'),
     (('--vary=trust_region_threshold=0,0.03', _RATES, *_SHARED, '--parallel=4'),
      '--share_replay cannot work: the sweep compares '
-     'trust_region_threshold=0.0 with trust_region_threshold=0.03, and runs that share'),
+     'trust_region_threshold=0.0 with trust_region_threshold=0.03, and runs '),
     (('--variant=entropy_cost=1', '--variant=discounting=1', *_SHARED),
      '--share_replay cannot work: the sweep compares the others with '
      'discounting=1.0'),

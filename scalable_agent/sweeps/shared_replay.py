@@ -87,17 +87,19 @@ def check_one_condition(trials_to_run):
 class SharedReplay:
   """Keeps a replay job running for the length of a `with` block."""
 
-  def __init__(self, directory, config):
+  def __init__(self, directory, config, num_agents):
     """Initializes it; starts nothing.
 
     Args:
       directory: Of the sweep or the population.
       config: A `config.Config` of one of the runs.
+      num_agents: Runs that go at the same time.
     """
     logdir = os.path.join(directory, DIRECTORY)
     command = [
         sys.executable, '-m', trials.EXPERIMENT, '--job_name=replay',
         f'--replay_host={config.replay_host}', f'--logdir={logdir}',
+        f'--replay_agents={num_agents}',
         *(f'--{name}={getattr(config, name)}' for name in _SETTINGS)]
     self._run = run_processes.ManagedRun(
         'the replay job', logdir, 0, lambda: command, lambda: False,

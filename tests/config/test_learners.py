@@ -55,7 +55,8 @@ _MAY_DIFFER = dict(
     # Jobs.
     task='It tells the learners apart.',
     job_name='Actor jobs do not meet the learners like this.',
-    replay_host=_OWN_BUFFERS, shares_replay=_OWN_BUFFERS,
+    replay_host=_OWN_BUFFERS, replay_agents=_OWN_BUFFERS,
+    shares_replay=_OWN_BUFFERS,
     collective_hosts='Learners that look for each other at other addresses do '
                      'not meet. Machines may know one address by two names.',
     envs_per_actor=_NO_ENVIRONMENTS,

@@ -35,7 +35,7 @@ def _job(tmp_path, monkeypatch):
     (tmp_path / 'job.py').write_text(text)
     monkeypatch.setenv('PYTHONPATH', str(tmp_path))
     monkeypatch.setattr(trials, 'EXPERIMENT', 'job')
-    return shared_replay.SharedReplay(str(tmp_path), _config())
+    return shared_replay.SharedReplay(str(tmp_path), _config(), 2)
   return make
 
 
@@ -102,7 +102,7 @@ def test_its_flags_are_those_of_the_runs(tmp_path):
   config = _config(
       unroll_length=7, replay_capacity=99, use_lstm=True, seed=5,
       replay_state='recomputed', auth_token_file='/a b', insecure_network=True)
-  job = shared_replay.SharedReplay(str(tmp_path), config)
+  job = shared_replay.SharedReplay(str(tmp_path), config, 3)
   command = job._run._prepare()
   assert command[:3] == [sys.executable, '-m', 'scalable_agent.experiment']
   given = dict(argument.removeprefix('--').split('=', 1)
@@ -112,7 +112,7 @@ def test_its_flags_are_those_of_the_runs(tmp_path):
           value == 'True' if value in ('True', 'False') else value)
       for name, value in given.items()}
   found = run_config.resolve(values)
-  assert found.is_replay_job
+  assert found.is_replay_job and found.replay_agents == 3
   for name in (*config_lib.names(config_lib.REPLAY), 'replay_capacity', 'seed',
                'replay_host', 'auth_token_file', 'insecure_network'):
     assert getattr(found, name) == getattr(config, name), name
