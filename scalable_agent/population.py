@@ -157,7 +157,9 @@ def _make_population(starts, score):
   population = members_lib.Population(
       history, score, FLAGS.burn_in_frames, FLAGS.episodes, FLAGS.turn_secs,
       FLAGS.seed)
-  arguments = experiment.given_arguments(without=_OWN)
+  arguments = [
+      *trials.memory_arguments(min(FLAGS.parallel, FLAGS.population)),
+      *experiment.given_arguments(without=_OWN)]
   variant = [dict(population=FLAGS.population)]
   shared = {}
   if FLAGS.share_replay:

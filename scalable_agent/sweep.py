@@ -100,7 +100,9 @@ def _make_runs(trials):
     A pair of lists: the `ManagedRun`s, and their `config.Config`s.
   """
   # Of two flags of one name the last wins: that of the trial, as for --seed.
-  arguments = experiment.given_arguments(without=('logdir',))
+  arguments = [
+      *trials_lib.memory_arguments(min(FLAGS.parallel, len(trials))),
+      *experiment.given_arguments(without=('logdir',))]
   changes = {}
   if FLAGS.share_replay:
     changes['replay_host'] = shared_replay.choose_host(FLAGS.replay_host)

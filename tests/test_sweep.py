@@ -84,6 +84,29 @@ def test_the_replay_job_knows_how_many_runs_will_come(tmp_path, monkeypatch):
   assert '--replay_agents=3' in job._run._prepare()
 
 
+def test_runs_share_the_memory_out_unless_the_user_does(tmp_path, monkeypatch):
+  """No more of them than go at the same time, and no less than all of it."""
+  monkeypatch.setattr(
+      sweep.trials_lib.machine_memory, 'free_bytes', lambda: 6 * 10**9)
+  commands = []
+
+  def finish(runs, *unused_args):
+    for run in runs:
+      os.makedirs(run.logdir, exist_ok=True)
+    commands.append(runs[0]._prepare())
+
+  monkeypatch.setattr(sweep.program, 'finish', finish)
+  for flags_, expected in (
+      (('--parallel=2',), ['--memory_gb=3.000000']),
+      (('--parallel=9',), ['--memory_gb=2.000000']), ((), []),
+      (('--parallel=2', '--memory_gb=5.0'),
+       ['--memory_gb=3.000000', '--memory_gb=5.0'])):
+    _main(tmp_path, '--vary=learning_rate=0.001,0.002,0.003', *flags_)
+    # Of two flags of one name the last wins.
+    assert [argument for argument in commands.pop()
+            if argument.startswith('--memory_gb')] == expected
+
+
 def _names(capsys, *arguments):
   """The runs that a job array would have."""
   _main(*arguments, '--slurm=print')

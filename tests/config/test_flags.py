@@ -14,7 +14,7 @@ FLAGS = flags.FLAGS
 
 _DEFAULTS = dict(
     logdir='/tmp/agent', mode='train', checkpoint='latest', video_dir='',
-    export_dir='', profile_updates='', test_num_episodes=10,
+    export_dir='', memory_gb=0., profile_updates='', test_num_episodes=10,
     evaluate_every_frames=0,
     task=-1, job_name='learner', replay_host='', replay_agents=0,
     learner_hosts=['localhost:8000'],

@@ -29,6 +29,7 @@ _MAY_DIFFER = dict(
     checkpoint=_TEST,
     video_dir=_TEST,
     export_dir=_TEST,
+    memory_gb='It refuses what this machine has no memory for.',
     profile_updates=_FIRST,
     test_num_episodes=_FIRST,
     evaluate_every_frames=_FIRST,
