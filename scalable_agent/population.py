@@ -157,7 +157,9 @@ def _make_population(starts, score):
   population = members_lib.Population(
       history, score, FLAGS.burn_in_frames, FLAGS.episodes, FLAGS.turn_secs,
       FLAGS.seed)
-  arguments = experiment.given_arguments(without=_OWN)
+  arguments = [
+      *trials.memory_arguments(min(FLAGS.parallel, FLAGS.population)),
+      *experiment.given_arguments(without=_OWN)]
   variant = [dict(population=FLAGS.population)]
   shared = {}
   if FLAGS.share_replay:
@@ -217,19 +219,20 @@ def _draw(population):
 
 
 def _carry_out(population, config):
+  runs = [member.run for member in population.members]
   with contextlib.ExitStack() as stack:
     on_poll = population.on_poll
     if FLAGS.share_replay:
-      job = stack.enter_context(
-          shared_replay.SharedReplay(FLAGS.logdir, config))
+      num_left = sum(run.state != 'done' for run in runs)
+      job = stack.enter_context(shared_replay.SharedReplay(
+          FLAGS.logdir, config, min(FLAGS.parallel, num_left)))
 
       def on_poll():
         job.check()
         population.on_poll()
 
     program.carry_out(
-        [member.run for member in population.members], 'member',
-        FLAGS.parallel, _columns(population), on_poll=on_poll,
+        runs, 'member', FLAGS.parallel, _columns(population), on_poll=on_poll,
         rank=population.rank)
 
 

@@ -13,7 +13,8 @@ printed. Run the command again, and runs that are done are skipped and the
 others resume. A run that crashes is tried twice more. Flags of
 `scalable_agent.experiment`, also from a --flagfile, are passed on.
 
-With --share_replay all runs draw from the unrolls of all (LASER).
+With --share_replay all runs draw from the unrolls of all (LASER). Then they may
+differ in hyperparameters alone: a sweep for each of what is to be compared.
 
 `python -m scalable_agent.report --study=best3,stability` compares the variants.
 """
@@ -99,7 +100,9 @@ def _make_runs(trials):
     A pair of lists: the `ManagedRun`s, and their `config.Config`s.
   """
   # Of two flags of one name the last wins: that of the trial, as for --seed.
-  arguments = experiment.given_arguments(without=('logdir',))
+  arguments = [
+      *trials_lib.memory_arguments(min(FLAGS.parallel, len(trials))),
+      *experiment.given_arguments(without=('logdir',))]
   changes = {}
   if FLAGS.share_replay:
     changes['replay_host'] = shared_replay.choose_host(FLAGS.replay_host)
@@ -130,9 +133,14 @@ def _choose(trials):
           if not FLAGS.only or trial.name in FLAGS.only]
 
 
-def _check_shares(runs, configs):
-  """Raises ConfigError for runs that cannot share replay."""
+def _check_shares(trials, runs, configs):
+  """Returns how many runs of trials share replay.
+
+  Raises:
+    ConfigError: They cannot.
+  """
   shared_replay.check_alike(configs)
+  shared_replay.check_one_condition(trials)
   left = sum(run.state != 'done' for run in runs)
   if left > FLAGS.parallel:
     raise config_lib.ConfigError(
@@ -143,6 +151,7 @@ def _check_shares(runs, configs):
         f'--slurm={FLAGS.slurm} cannot work with --share_replay, whose replay '
         'job is on this machine. Start --job_name=replay where the tasks reach '
         'it, and give them its --replay_host.')
+  return left
 
 
 def _slurm_script(names):
@@ -157,12 +166,13 @@ def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
     program.refuse_arguments(argv)
-    runs, configs = _make_runs(_choose(make_trials()))
+    trials = _choose(make_trials())
+    runs, configs = _make_runs(trials)
     with contextlib.ExitStack() as stack:
       hooks = {}
       if FLAGS.share_replay:
-        _check_shares(runs, configs)
-        job = shared_replay.SharedReplay(FLAGS.logdir, configs[0])
+        num_agents = _check_shares(trials, runs, configs)
+        job = shared_replay.SharedReplay(FLAGS.logdir, configs[0], num_agents)
         hooks['on_poll'] = stack.enter_context(job).check
       program.finish(runs, 'run', FLAGS.parallel, FLAGS.slurm, _slurm_script,
                      **hooks)

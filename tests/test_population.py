@@ -105,13 +105,18 @@ def test_members_share_a_replay_job(tmp_path, monkeypatch):
       commands.append(run._prepare())
 
   monkeypatch.setattr(population.program, 'carry_out', carry_out)
+  monkeypatch.setattr(
+      population.trials.machine_memory, 'free_bytes', lambda: 3 * 10**9)
   _main(tmp_path, *_CARTPOLE, '--population=2', '--share_replay',
-        '--replay_proportion=0.5', '--replay_capacity=77')
+        '--replay_proportion=0.5', '--replay_capacity=77', '--parallel=7')
   (job,) = checked
   assert '--replay_capacity=77' in job._run._prepare()
+  # No more go at the same time than there are.
+  assert '--replay_agents=2' in job._run._prepare()
   hosts = {[a for a in command if a.startswith('--replay_host=')][-1]
            for command in (*commands, job._run._prepare())}
   assert len(commands) == 2 and len(hosts) == 1
+  assert '--memory_gb=1.500000' in commands[0]
 
 
 def test_another_population_is_refused(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from tests.studies import trial_runs
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TIMEOUT_SECONDS = 300.
 _SHARED = ('--share_replay', '--replay_proportion=0.5')
+_RATES = '--vary=learning_rate=0.001,0.002'
 
 
 def _arguments(logdir, *arguments):
@@ -68,6 +69,42 @@ def test_runs_share_a_replay_job_that_ends_with_them(tmp_path):
   for process in psutil.process_iter(['cmdline']):
     assert f'--logdir={tmp_path}/replay_job' not in (
         process.info['cmdline'] or [])
+
+
+def test_the_replay_job_knows_how_many_runs_will_come(tmp_path, monkeypatch):
+  jobs = []
+  monkeypatch.setattr(
+      sweep.shared_replay.SharedReplay, 'check',
+      lambda job: jobs.append(job))  # pylint: disable=unnecessary-lambda
+  monkeypatch.setattr(sweep.program, 'finish',
+                      lambda *args, on_poll: on_poll())
+  _main(tmp_path, '--vary=learning_rate=0.001,0.002,0.003', *_SHARED,
+        '--parallel=9')
+  (job,) = jobs
+  assert '--replay_agents=3' in job._run._prepare()
+
+
+def test_runs_share_the_memory_out_unless_the_user_does(tmp_path, monkeypatch):
+  """No more of them than go at the same time, and no less than all of it."""
+  monkeypatch.setattr(
+      sweep.trials_lib.machine_memory, 'free_bytes', lambda: 6 * 10**9)
+  commands = []
+
+  def finish(runs, *unused_args):
+    for run in runs:
+      os.makedirs(run.logdir, exist_ok=True)
+    commands.append(runs[0]._prepare())
+
+  monkeypatch.setattr(sweep.program, 'finish', finish)
+  for flags_, expected in (
+      (('--parallel=2',), ['--memory_gb=3.000000']),
+      (('--parallel=9',), ['--memory_gb=2.000000']), ((), []),
+      (('--parallel=2', '--memory_gb=5.0'),
+       ['--memory_gb=3.000000', '--memory_gb=5.0'])):
+    _main(tmp_path, '--vary=learning_rate=0.001,0.002,0.003', *flags_)
+    # Of two flags of one name the last wins.
+    assert [argument for argument in commands.pop()
+            if argument.startswith('--memory_gb')] == expected
 
 
 def _names(capsys, *arguments):
@@ -130,9 +167,19 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
     (('--seeds=2', 'seeds'), 'Unexpected arguments: seeds'),
     (('--samples=2', '--best=1'), '--best=1 cannot work: '),
     (('--seeds=2', '--slurm=submit'), '--slurm=submit needs sbatch'),
-    (('--seeds=2', *_SHARED), '--parallel=1 cannot work: with --share_replay'),
-    (('--seeds=2', *_SHARED, '--parallel=2', '--slurm=print'),
+    ((_RATES, *_SHARED), '--parallel=1 cannot work: with --share_replay'),
+    ((_RATES, *_SHARED, '--parallel=2', '--slurm=print'),
      '--slurm=print cannot work with --share_replay'),
+    (('--seeds=2', *_SHARED, '--parallel=2'),
+     '--seeds=2 cannot work with --share_replay: runs that share replay learn '
+     'from each other. Make one sweep for each, with another --seed and '
+     '--logdir.'),
+    (('--vary=trust_region_threshold=0,0.03', _RATES, *_SHARED, '--parallel=4'),
+     '--share_replay cannot work: the sweep compares '
+     'trust_region_threshold=0.0 with trust_region_threshold=0.03, and runs '),
+    (('--variant=entropy_cost=1', '--variant=discounting=1', *_SHARED),
+     '--share_replay cannot work: the sweep compares the others with '
+     'discounting=1.0'),
     (('--vary=unroll_length=5,6', *_SHARED, '--parallel=2'),
      '--share_replay cannot work: unroll_length is 5 in one run and 6'),
     (('--seeds=2', '--share_replay', '--replay_host=a:1'),

@@ -1,4 +1,4 @@
-"""Compares what a run's buffers will hold with the machine's memory."""
+"""Compares what a run's buffers will hold with the machine's free memory."""
 
 import collections
 import fractions
@@ -18,7 +18,7 @@ from scalable_agent.process import machine_memory
 from scalable_agent.replay import prioritized_sequences
 from scalable_agent.replay import sequence_store
 
-# Of the memory; the rest is for weights, environments and everything else.
+# Of the free memory; the rest is for weights, environments and everything else.
 _SHARE_OF_BUFFERS = fractions.Fraction(8, 10)
 _UNITS = ('bytes', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB')
 
@@ -131,7 +131,8 @@ def buffers(config):
 def check(config, agent, facts):
   """Refuses buffers that cannot fit into memory; warns if little else could.
 
-  Says how much memory replay will take.
+  What others have taken is not there for this process, although its buffers may
+  take hours to fill. Says how much memory replay will take.
 
   Args:
     config: A `config.Config`.
@@ -139,7 +140,7 @@ def check(config, agent, facts):
     facts: See there.
 
   Raises:
-    config_lib.ConfigError: They need more than there is.
+    config_lib.ConfigError: They need more than is free.
   """
   found = buffers(config)
   each = {buffer: step_bytes(config, facts)
@@ -154,11 +155,14 @@ def check(config, agent, facts):
           'Replay will take %s of memory when it is full: --%s=%d %s of %s.',
           _size(taken[buffer]), buffer.flag, getattr(config, buffer.flag),
           _noun(buffer), _size(each[buffer]))
-  _check_total(config, found, each, taken, unroll_bytes(config, agent, facts))
-  _check_preallocated(config, found, each)
+  available = _available_bytes(config)
+  if available is not None:
+    _check_preallocated(config, found, each, taken, available)
+    _check_total(config, found, each, taken,
+                 unroll_bytes(config, agent, facts), available)
 
 
-def _check_total(config, found, each, taken, bytes_of_unroll):
+def _check_total(config, found, each, taken, bytes_of_unroll, available):
   """Refuses what all buffers take together; warns if little else could fit.
 
   Args:
@@ -167,16 +171,16 @@ def _check_total(config, found, each, taken, bytes_of_unroll):
     each: A dict of `Buffer` to the bytes of an unroll or step in it.
     taken: A dict of `Buffer` to the bytes that it takes when it is full.
     bytes_of_unroll: Of an unroll where it is not packed.
+    available: Of `_available_bytes`.
 
   Raises:
-    config_lib.ConfigError: They need more than there is.
+    config_lib.ConfigError: They need more than that.
   """
-  total_bytes = machine_memory.total_bytes()
   needed = sum(taken.values())
-  if total_bytes is None or needed <= _SHARE_OF_BUFFERS * total_bytes:
+  most_bytes = _share_of(available)
+  if needed <= most_bytes:
     return
   largest = max(found, key=taken.get)
-  most_bytes = room()
   num_fitting = most_bytes // bytes_of_unroll
   # Where there is no room for one unroll each, no number of them will do.
   flag = largest.flag if num_fitting >= len(found) else 'unroll_length'
@@ -185,50 +189,82 @@ def _check_total(config, found, each, taken, bytes_of_unroll):
       f'its {_noun(largest)} of {_size(each[largest])} '
       f'(--unroll_length={config.unroll_length}) take '
       f'{_size(taken[largest])}, those of all buffers {_size(needed)}, and '
-      f'this machine or container has {_size(total_bytes)} of memory. ' +
+      f'{_memory(config)}. ' +
       _advice(config, found, num_fitting, largest,
               (most_bytes - needed + taken[largest]) // (
                   each[largest] * largest.per_unit)))
-  if needed > total_bytes:
+  if needed > available:
     raise config_lib.ConfigError(f'--{flag}={value} cannot work: {text}')
   logging.warning('--%s=%d leaves little memory for the rest: %s', flag, value,
                   text)
 
 
-def _check_preallocated(config, found, each):
-  """Refuses what is taken at once where others have too much of the memory.
+def _check_preallocated(config, found, each, taken, available):
+  """Refuses what is taken at once if it leaves too little for the rest.
 
   Args:
     config: As for `_check_total`.
     found: Likewise.
     each: Likewise.
+    taken: Likewise.
+    available: Likewise.
 
   Raises:
     config_lib.ConfigError: There is not enough of it free.
   """
-  free_bytes = machine_memory.free_bytes()
   for buffer in found:
     value = getattr(config, buffer.flag)
-    if buffer.flag != 'replay_steps' or free_bytes is None:
+    if buffer.flag != 'replay_steps':
       continue
-    most = math.floor(_SHARE_OF_BUFFERS * free_bytes) // each[buffer]
+    others = sum(taken.values()) - taken[buffer]
+    most = (_share_of(available) - others) // each[buffer]
     if value > most:
       raise config_lib.ConfigError(
           f'--{buffer.flag}={value} cannot work: its steps of '
-          f'{_size(each[buffer])} take {_size(value * each[buffer])}, and of '
-          f'this machine\'s or container\'s memory {_size(free_bytes)} are '
-          'free, of which a fifth is for the rest. ' + (
+          f'{_size(each[buffer])} take {_size(value * each[buffer])}, and '
+          f'{_memory(config)}. A fifth is for the rest. ' + (
               f'The largest value that fits is {most}.'
               if most >= buffer.least else
               'Not even --replay_min_steps='
               f'{config.replay_min_steps} of them fit.'))
 
 
-def room():
-  """Returns how many bytes buffers may take; `math.inf` if nobody knows."""
-  total_bytes = machine_memory.total_bytes()
-  return (math.inf if total_bytes is None
-          else math.floor(_SHARE_OF_BUFFERS * total_bytes))
+def room(config):
+  """Returns how many bytes buffers may take; `math.inf` if nobody knows.
+
+  Args:
+    config: A `config.Config`.
+  """
+  available = _available_bytes(config)
+  return math.inf if available is None else _share_of(available)
+
+
+def _share_of(available):
+  return math.floor(_SHARE_OF_BUFFERS * available)
+
+
+def _available_bytes(config):
+  """Returns what of the memory is free, or as much of it as this process gets.
+
+  Returns:
+    Bytes, an int; None if nobody knows.
+  """
+  found = [machine_memory.free_bytes()]
+  if config.memory_gb:
+    found.append(math.floor(fractions.Fraction(config.memory_gb) * 10**9))
+  return min((num for num in found if num is not None), default=None)
+
+
+def _memory(config):
+  """Says in a clause how much memory there is."""
+  sizes = machine_memory.total_bytes(), machine_memory.free_bytes()
+  clauses = []
+  if None not in sizes:
+    clauses.append('this machine or container has {} of memory, of which {} '
+                   'are free'.format(*map(_size, sizes)))
+  if config.memory_gb:
+    clauses.append(f'--memory_gb={config.memory_gb:g}')
+  return ', and '.join(clauses)
 
 
 def _noun(buffer):

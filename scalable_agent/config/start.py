@@ -41,6 +41,11 @@ class StartSettings:
   video_dir: str = setting(
       '', 'Directory for a GIF of one more episode per level in test mode; the '
       'level has to have images to show.', settings.NOWHERE)
+  memory_gb: float = setting(
+      0., 'GB of memory that the buffers of this process may take; 0 is all '
+      'that is free. A sweep or a population that runs several processes at a '
+      'time gives each its share of what is free when it starts.',
+      settings.NOWHERE, settings.FINITE_NOT_NEGATIVE)
   profile_updates: str = setting(
       '', 'Updates to write a trace of, FIRST:LAST. TensorFlow\'s profiler '
       'starts after update FIRST and writes to --logdir after update LAST, as '

@@ -34,8 +34,9 @@ def run(config, stop):
     service = service_lib.Service(
         address, protocol.agreement(config, facts), levels,
         protocol.unroll_layout(config, facts, len(levels)),
-        config.replay_capacity, memory_assembly.room(), config.seed, security,
-        config.unroll_length if replays_episodes else 0)
+        config.replay_capacity, memory_assembly.room(config), config.seed,
+        security,
+        config.unroll_length if replays_episodes else 0, config.replay_agents)
   except service_lib.ServiceError as e:
     raise config_lib.ConfigError(
         f'--replay_host={config.replay_host}: {e}') from e

@@ -24,7 +24,7 @@ _GROUPS_BY_PREFIX = {'time_': '6_time', 'replay_': '3_lag'}
 # What is not here is of the learner.
 _GROUPS = {
     'fps': '2_speed', 'learner_steps': '2_speed',
-    'updates_per_frame': '2_speed',
+    'updates_per_frame': '2_speed', 'replayed_share': '3_lag',
     'inference_batch_mean': '2_speed', 'inference_latency_ms': '2_speed',
     'actor_jobs': '2_speed', 'num_replaced': '2_speed',
     'policy_lag_mean': '3_lag', 'policy_lag_max': '3_lag',

@@ -10,9 +10,15 @@ A share of every batch is drawn from a buffer of the unrolls that were trained
 on. V-trace corrects for the policies that they were generated with.
 """
 
+import threading
+
+from absl import logging
 import numpy as np
 
 from scalable_agent import trajectories
+
+# Batches in a row of which nothing is replayed, until that is said.
+_MANY_BATCHES = 1000
 
 
 class ReplayedQueue:
@@ -35,6 +41,13 @@ class ReplayedQueue:
     self._buffer = buffer
     self._num_replayed = num_replayed
     self._train_on_new = train_on_new
+    self._num_batches_without = 0
+    self._has_warned = False
+    self._lock = threading.Lock()  # Guards what follows.
+    self._reset_counts()
+
+  def _reset_counts(self):
+    self._num_unrolls = self._num_drawn = 0
 
   def get(self, count):
     """Returns new unrolls, the oldest first, and after them replayed ones.
@@ -55,6 +68,7 @@ class ReplayedQueue:
     new = self._take(num_new)
     in_batch = new if self._train_on_new else []
     drawn = self._buffer.sample(count - len(in_batch))
+    self._count(count, len(drawn))
     if not drawn:
       while len(new) < count:
         new += self._take(min(num_new, count - len(new)))
@@ -64,6 +78,24 @@ class ReplayedQueue:
     kept = [] if self._train_on_new else new
     return batch._replace(kept_versions=np.array(
         [unroll.policy_version for unroll in kept], np.int64))
+
+  def _count(self, num_unrolls, num_drawn):
+    """Takes note of a batch; warns, once, if replay has had no part in many."""
+    with self._lock:
+      self._num_unrolls += num_unrolls
+      self._num_drawn += num_drawn
+    if num_drawn:
+      self._num_batches_without = 0
+      return
+    self._num_batches_without += 1
+    if self._num_batches_without >= _MANY_BATCHES and not self._has_warned:
+      self._has_warned = True
+      logging.warning(
+          'Of the last %d batches nothing was replayed, since no whole episode '
+          'was in the buffer: all unrolls were new. Episodes may be longer '
+          'than the buffer, then raise --replay_capacity; or, where replay is '
+          'not shared, --replay_state=stored does without whole episodes.',
+          _MANY_BATCHES)
 
   def _take(self, count):
     """Takes new unrolls, which the buffer then has too."""
@@ -76,8 +108,15 @@ class ReplayedQueue:
     self._buffer.publish(weights)
 
   def take_gauges(self):
-    """Returns a dict of values to log, see the buffer."""
-    return self._buffer.take_gauges()
+    """Returns a dict of values to log, since the last call.
+
+    They are those of the buffer, and `replayed_share`, the share of the unrolls
+    in batches that were replayed.
+    """
+    with self._lock:
+      share = self._num_drawn / max(self._num_unrolls, 1)
+      self._reset_counts()
+    return dict(self._buffer.take_gauges(), replayed_share=share)
 
   def close(self):
     """Closes the source and the buffer, for whoever waits for either."""

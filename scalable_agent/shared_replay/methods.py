@@ -5,6 +5,7 @@ import collections
 import contextlib
 import functools
 import json
+import math
 import secrets
 import time
 
@@ -22,7 +23,8 @@ Refused, bad, is_int = calls_lib.Refused, calls_lib.bad, calls_lib.is_int
 
 # Agents whose number is remembered while they are away.
 _MAX_AGENTS = 1 << 16
-# How long an agent may hold up the others without a word.
+# How long an agent may hold up the others without a word. One that is awaited
+# has as long from when the last one began.
 PATIENCE_SECONDS = 60.
 # From when on it is said that somebody waits, and how often.
 _LONG_SECONDS = 10.
@@ -48,7 +50,7 @@ class Methods:
     num_inserted_bytes: Of messages that were inserted.
   """
 
-  def __init__(self, agreement, levels, layout, contents, calls):
+  def __init__(self, agreement, levels, layout, contents, calls, num_agents=0):
     """Initializes the methods.
 
     Args:
@@ -57,6 +59,7 @@ class Methods:
       layout: The `wire.Layout` of unrolls.
       contents: A `contents.Contents`.
       calls: A `calls.Calls`.
+      num_agents: As for `pace.Pace`.
     """
     self.sessions = sessions_lib.Sessions()
     self.num_inserted_bytes = 0
@@ -68,7 +71,9 @@ class Methods:
     self._calls = calls
     self._agents = collections.OrderedDict()  # Number by name.
     self._num_agents = 0
-    self._pace = pace_lib.Pace()
+    self._pace = pace_lib.Pace(num_agents)
+    # When the last of those that were awaited began; infinite before the first.
+    self._begun_time = math.inf
     self._is_closing = False
     # Set, and another one made, when something happens to wait for.
     self._news = asyncio.Event()
@@ -168,7 +173,10 @@ class Methods:
         self._contents.insert(unroll, member.agent)
         self.num_inserted_bytes += len(unroll)
       session.sequence = max(session.sequence, unrolls[-1][1])
+      num_awaited = self._pace.num_awaited
       self._pace.advance(member, len(new))
+      if self._pace.num_awaited < num_awaited:
+        self._begun_time = time.monotonic()
       self._tell()
       await self._hold(member)
     return b''
@@ -255,13 +263,25 @@ class Methods:
     for member in self._pace.keep(heard):
       logging.info('Learner %s is gone or silent, the others go on without it.',
                    member.name)
-    self._tell()
     now = time.monotonic()
+    num_awaited = self._pace.num_awaited
+    if num_awaited and now - self._begun_time >= PATIENCE_SECONDS:
+      self._pace.await_no_more()
+      logging.info(
+          '%d of --replay_agents have not begun to insert, the others go on '
+          'without them.', num_awaited)
+    self._tell()
     waiting = [member for member, since in self._held.items()
                if now - since >= _LONG_SECONDS]
     slowest = self._pace.slowest()
     if waiting and slowest and now - self._logged_time >= _LOG_SECONDS:
       self._logged_time = now
+      if self._pace.num_awaited:
+        logging.info(
+            '%d of %d learners wait, since %d of --replay_agents have not '
+            'begun to insert.', len(waiting), len(self._pace),
+            self._pace.num_awaited)
+        return
       logging.info(
           '%d of %d learners wait, since learner %s has inserted fewer unrolls '
           'by %d.', len(waiting), len(self._pace), slowest.name,

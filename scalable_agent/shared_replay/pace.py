@@ -4,6 +4,8 @@ The paper's agents "run concurrently at identical speed" (LASER, section 5.1).
 So whoever has inserted more than the slowest waits, but for a lead of two
 batches. Only those count that are there: what has died, or is silent for long,
 holds nobody up. Whoever comes, or comes back, begins where the slowest is.
+If it is known how many agents there will be, all of them begin at the start:
+until the last has come, nobody gets further from there than its lead.
 """
 
 # Batches that an agent may be ahead of the slowest.
@@ -37,21 +39,38 @@ class Member:
 class Pace:
   """Says who has to wait; for one thread."""
 
-  def __init__(self):
-    """Initializes the pace of nobody."""
+  def __init__(self, num_agents=0):
+    """Initializes the pace of nobody.
+
+    Args:
+      num_agents: Agents that will come; 0 if nobody knows.
+    """
     self._running = set()
+    self._num_agents = num_agents
+    self._begun = set()  # Numbers of agents.
 
   def __len__(self):
     """How many count."""
     return len(self._running)
 
+  @property
+  def num_awaited(self):
+    """Agents that are still to begin, and hold up those that have."""
+    return max(self._num_agents - len(self._begun), 0)
+
+  def await_no_more(self):
+    """From now on, nobody waits for agents that have not begun."""
+    self._num_agents = 0
+
   def advance(self, member, count):
     """Takes note that a `Member` has inserted so many unrolls."""
     if member not in self._running:
       slowest = self.slowest()
-      if slowest:
+      # While others are awaited, it begins where they will: at 0.
+      if slowest and not self.num_awaited:
         member.position = slowest.position
       self._running.add(member)
+      self._begun.add(member.agent)
     member.position += count
 
   def keep(self, members):
@@ -71,5 +90,7 @@ class Pace:
   def may_go_on(self, member):
     """Whether a `Member` is not too far ahead."""
     slowest = self.slowest()
-    return (slowest is None or
-            member.position - slowest.position <= member.lead)
+    if slowest is None:
+      return True
+    last = 0 if self.num_awaited else slowest.position
+    return member.position - last <= member.lead

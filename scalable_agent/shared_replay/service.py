@@ -29,7 +29,7 @@ class Service:
   """
 
   def __init__(self, address, agreement, levels, layout, capacity, max_bytes,
-               seed, security, unroll_length=0):
+               seed, security, unroll_length=0, num_agents=0):
     """Starts to listen.
 
     Args:
@@ -42,6 +42,8 @@ class Service:
       seed: Of what is drawn, an int.
       security: A `security.Security`.
       unroll_length: T, if whole episodes are to be drawn; 0 for unrolls.
+      num_agents: Agents that will come, which begin together; 0 if nobody
+        knows.
 
     Raises:
       ServiceError: The address cannot be listened on.
@@ -51,7 +53,8 @@ class Service:
     self._contents = contents_lib.Contents(
         layout, capacity, max_bytes, seed, unroll_length)
     self._methods = methods = methods_lib.Methods(
-        agreement, levels, layout, self._contents, self._server.calls)
+        agreement, levels, layout, self._contents, self._server.calls,
+        num_agents)
     self._since = time.monotonic()
     self._seen_bytes = 0
     method = server_lib.Method

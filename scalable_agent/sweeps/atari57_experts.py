@@ -59,7 +59,9 @@ def _make_runs(games):
   if FLAGS['level_name'].present:
     raise config_lib.ConfigError(
         f'--level_name={FLAGS.level_name} cannot work: choose with --games.')
-  arguments = experiment.given_arguments(without=('logdir',))
+  arguments = [
+      *trials_lib.memory_arguments(min(FLAGS.parallel, len(games))),
+      *experiment.given_arguments(without=('logdir',))]
   return [
       trials_lib.make_run(
           trial, experiment.config_of_run(dict(

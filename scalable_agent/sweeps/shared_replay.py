@@ -6,6 +6,7 @@ import sys
 
 from scalable_agent import config as config_lib
 from scalable_agent.config import ConfigError
+from scalable_agent.studies import outcomes
 from scalable_agent.sweeps import run_processes
 from scalable_agent.sweeps import trials
 
@@ -52,20 +53,53 @@ def check_alike(configs):
             'alike.')
 
 
+def check_one_condition(trials_to_run):
+  """Refuses trials of several conditions, or seeds, that would share replay.
+
+  What makes one run good is good for all that draw its unrolls. In the paper
+  agents of different hyperparameters share, and nothing else differs (LASER,
+  section 5.1).
+
+  Args:
+    trials_to_run: A list of `grid.Trial`s.
+
+  Raises:
+    ConfigError: They differ in more than hyperparameters.
+  """
+  compared = list(dict.fromkeys(
+      outcomes.split(trial.variant, trial.sample)[0]
+      for trial in trials_to_run))
+  seeds = {trial.seed for trial in trials_to_run}
+  reason = ('runs that share replay learn from each other. Make one sweep for '
+            'each, with another --seed and --logdir.')
+  if len(compared) > 1:
+    first, second = (outcomes.describe(variant) if variant else 'the others'
+                     for variant in compared[:2])
+    raise ConfigError(
+        f'--share_replay cannot work: the sweep compares {first} with '
+        f'{second}, and {reason} Only {", ".join(outcomes.HYPERPARAMETERS)} '
+        'may vary in one.')
+  if len(seeds) > 1:
+    raise ConfigError(
+        f'--seeds={len(seeds)} cannot work with --share_replay: {reason}')
+
+
 class SharedReplay:
   """Keeps a replay job running for the length of a `with` block."""
 
-  def __init__(self, directory, config):
+  def __init__(self, directory, config, num_agents):
     """Initializes it; starts nothing.
 
     Args:
       directory: Of the sweep or the population.
       config: A `config.Config` of one of the runs.
+      num_agents: Runs that go at the same time.
     """
     logdir = os.path.join(directory, DIRECTORY)
     command = [
         sys.executable, '-m', trials.EXPERIMENT, '--job_name=replay',
         f'--replay_host={config.replay_host}', f'--logdir={logdir}',
+        f'--replay_agents={num_agents}',
         *(f'--{name}={getattr(config, name)}' for name in _SETTINGS)]
     self._run = run_processes.ManagedRun(
         'the replay job', logdir, 0, lambda: command, lambda: False,

@@ -6,6 +6,7 @@ import sys
 
 from scalable_agent.config import ConfigError
 from scalable_agent.files import whole_file
+from scalable_agent.process import machine_memory
 from scalable_agent.studies import outcomes
 from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import run_processes
@@ -23,6 +24,20 @@ def experiment_command(arguments, settings):
   """
   return [sys.executable, '-m', EXPERIMENT, *arguments,
           *(f'--{name}={value}' for name, value in settings.items())]
+
+
+def memory_arguments(num_processes):
+  """Returns flags that give each run its share of the free memory, a list.
+
+  Runs that start together would each find all of it free.
+
+  Args:
+    num_processes: Runs that go at the same time.
+  """
+  free_bytes = machine_memory.free_bytes()
+  if free_bytes is None or num_processes < 2:
+    return []
+  return [f'--memory_gb={free_bytes / num_processes / 1e9:.6f}']
 
 
 def mark(logdir, variant, sample):

@@ -124,8 +124,65 @@ def test_17_terabytes_are_refused(machine):
   assert _refusal(_config(replay_proportion=.5, replay_capacity=10**8)) == (
       '--replay_capacity=100000000 cannot work: its unrolls of 171 kB '
       '(--unroll_length=20) take 17.1 TB, those of all buffers 17.1 TB, and '
-      'this machine or container has 25.2 GB of memory. The largest value that '
-      f'fits is {int((20.16 * _GB - _UNROLL * (64 + 32 + 32)) / _PACKED)}.')
+      'this machine or container has 25.2 GB of memory, of which 25.2 GB are '
+      'free. The largest value that fits is '
+      f'{int((20.16 * _GB - _UNROLL * (64 + 32 + 32)) / _PACKED)}.')
+
+
+def _largest(message):
+  return int(message.rpartition('The largest value that fits is ')[2][:-1])
+
+
+def test_what_others_have_taken_is_not_there(machine, caplog):
+  """Such as another run, though nothing of the buffer is taken yet."""
+  caplog.set_level('WARNING')
+  set_to = lambda value: _config(replay_proportion=.5, replay_capacity=value)
+  machine(64 * _GB, 8 * _GB)
+  message = _refusal(set_to(60_000))
+  assert message.startswith(
+      '--replay_capacity=60000 cannot work: its unrolls of 171 kB '
+      '(--unroll_length=20) take 10.3 GB, those of all buffers 10.3 GB, and '
+      'this machine or container has 64 GB of memory, of which 8 GB are free. '
+      'The largest value that fits is ')
+  assert 36_000 < _largest(message) < 6.4 * _GB / _PACKED
+  memory.check(set_to(_largest(message)), _AGENT, _ATARI)
+  assert not caplog.messages
+  memory.check(set_to(45_000), _AGENT, _ATARI)
+  (warning,) = caplog.messages
+  assert warning.startswith(
+      '--replay_capacity=45000 leaves little memory for the rest: ')
+  assert warning.endswith(message[message.index(', and this machine'):])
+  # A job has no more than a learner has.
+  job = dataclasses.replace(_REPLAY_JOB, replay_capacity=60_000)
+  assert memory.room(job) == 6.4 * _GB
+  with pytest.raises(config_lib.ConfigError, match='of which 8 GB are free'):
+    memory.check(job, None, _ATARI)
+
+
+@pytest.mark.parametrize('total, free, clause', [
+    (64 * _GB, 32 * _GB, 'this machine or container has 64 GB of memory, of '
+     'which 32 GB are free, and --memory_gb=8'),
+    (None, None, '--memory_gb=8')])
+def test_a_process_may_get_less(machine, total, free, clause):
+  machine(total, free)
+  config = _config(replay_proportion=.5, replay_capacity=60_000, memory_gb=8.)
+  message = _refusal(config)
+  assert f', those of all buffers 10.3 GB, and {clause}. The ' in message
+  assert memory.room(config) == 6.4 * _GB
+  memory.check(dataclasses.replace(
+      config, replay_capacity=_largest(message)), _AGENT, _ATARI)
+  # Not more than there is.
+  if free:
+    machine(total, 4 * _GB)
+    assert memory.room(config) == 3.2 * _GB
+    assert memory.room(dataclasses.replace(
+        config, memory_gb=1e300)) == 3.2 * _GB
+
+
+def test_steps_have_to_fit_into_what_a_process_gets(machine):
+  machine(64 * _GB)
+  with pytest.raises(config_lib.ConfigError, match='and --memory_gb=8. A fif'):
+    memory.check(_reactor(memory_gb=8.), _agent(_FRAMES), _FRAMES)
 
 
 def test_the_memory_of_replay_is_said(machine, caplog):
@@ -157,7 +214,7 @@ def test_a_replay_job_keeps_unrolls_and_nothing_else(machine, caplog):
         _REPLAY_JOB, replay_capacity=10**8), None, _ATARI)
   assert str(caught.value).startswith(
       '--replay_capacity=100000000 cannot work: its unrolls of 171 kB')
-  assert memory.room() == 20 * _GB
+  assert memory.room(_REPLAY_JOB) == 20 * _GB
 
 
 @pytest.mark.parametrize('facts', [_ATARI, _LANGUAGE, _VECTOR])
@@ -228,7 +285,7 @@ def test_what_a_process_does_not_keep_is_its_own_affair(machine, config):
 
 
 def test_an_unknown_machine_takes_anything(machine):
-  machine(None)
+  machine(None, None)
   memory.check(_config(queue_capacity=10**9), _AGENT, _ATARI)
 
 
@@ -255,7 +312,8 @@ def test_refused_if_it_cannot_fit_and_the_value_named_does(
       [buffer.flag for buffer in memory.buffers(config)]))
   value = data.draw(strategies.integers(1, 10**6))
   num_bytes = data.draw(strategies.integers(10**8, 10**12))
-  machine(num_bytes)
+  # What others have taken does not count.
+  machine(num_bytes * data.draw(strategies.integers(1, 10)), num_bytes)
   set_to = lambda number: dataclasses.replace(config, **{flag: number})
   config = set_to(value)
   caplog.set_level('WARNING')  # What replay takes is said in any case.
@@ -340,21 +398,24 @@ def test_more_steps_than_fit_are_refused(machine):
   memory.check(_reactor(replay_steps=most), _agent(_FRAMES), _FRAMES)
 
 
-def test_steps_have_to_fit_into_what_others_leave_free(machine):
-  """They are taken at once. Other buffers only fill with time."""
+def test_steps_have_to_fit_into_what_others_leave_free(machine, caplog):
+  caplog.set_level('WARNING')
   machine(64 * _GB, 8 * _GB)
   with pytest.raises(config_lib.ConfigError) as caught:
     memory.check(_reactor(), _agent(_FRAMES), _FRAMES)
   message = str(caught.value)
   assert message.startswith(
       '--replay_steps=1000000 cannot work: its steps of 7.21 kB take 7.21 GB, '
-      'and of this machine\'s or container\'s memory 8 GB are free')
+      'and this machine or container has 64 GB of memory, of which 8 GB are '
+      'free. A fifth is for the rest. ')
   most = int(message.rpartition('The largest value that fits is ')[2][:-1])
-  assert most == int(.8 * 8 * _GB / memory.step_bytes(_reactor(), _FRAMES))
+  # Besides those of the other buffers.
+  assert 0 < int(.8 * 8 * _GB / memory.step_bytes(
+      _reactor(), _FRAMES)) - most < 2000
   memory.check(_reactor(replay_steps=most), _agent(_FRAMES), _FRAMES)
+  assert not caplog.text
   with pytest.raises(config_lib.ConfigError, match=f'={most + 1} cannot work'):
     memory.check(_reactor(replay_steps=most + 1), _agent(_FRAMES), _FRAMES)
   machine(64 * _GB, 10**7)
   with pytest.raises(config_lib.ConfigError, match='Not even --replay_min_'):
     memory.check(_reactor(), _agent(_FRAMES), _FRAMES)
-  memory.check(_config(replay_proportion=.5), _AGENT, _ATARI)

@@ -14,9 +14,10 @@ FLAGS = flags.FLAGS
 
 _DEFAULTS = dict(
     logdir='/tmp/agent', mode='train', checkpoint='latest', video_dir='',
-    export_dir='', profile_updates='', test_num_episodes=10,
+    export_dir='', memory_gb=0., profile_updates='', test_num_episodes=10,
     evaluate_every_frames=0,
-    task=-1, job_name='learner', replay_host='', learner_hosts=['localhost:8000'],
+    task=-1, job_name='learner', replay_host='', replay_agents=0,
+    learner_hosts=['localhost:8000'],
     collective_hosts=[], envs_per_actor=1, inference='actor',
     auth_token_file='', tls_cert='', tls_key='', tls_ca='',
     insecure_network=False, total_environment_frames=10**9, num_actors=4,

@@ -29,6 +29,7 @@ _MAY_DIFFER = dict(
     checkpoint=_TEST,
     video_dir=_TEST,
     export_dir=_TEST,
+    memory_gb='It refuses what this machine has no memory for.',
     profile_updates=_FIRST,
     test_num_episodes=_FIRST,
     evaluate_every_frames=_FIRST,
@@ -55,7 +56,8 @@ _MAY_DIFFER = dict(
     # Jobs.
     task='It tells the learners apart.',
     job_name='Actor jobs do not meet the learners like this.',
-    replay_host=_OWN_BUFFERS, shares_replay=_OWN_BUFFERS,
+    replay_host=_OWN_BUFFERS, replay_agents=_OWN_BUFFERS,
+    shares_replay=_OWN_BUFFERS,
     collective_hosts='Learners that look for each other at other addresses do '
                      'not meet. Machines may know one address by two names.',
     envs_per_actor=_NO_ENVIRONMENTS,

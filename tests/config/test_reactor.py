@@ -53,7 +53,7 @@ _OTHERS = dict(
     replay_state='recomputed', train_on_new='false', entropy_on_replay='false',
     q_estimate='baseline',
     off_policy_correction='one_step', trust_region_threshold=.1,
-    architecture='a2c_sync_step', replay_host='a:1')
+    architecture='a2c_sync_step', replay_host='a:1', replay_agents=2)
 
 
 def test_these_are_all_that_impala_has_alone():

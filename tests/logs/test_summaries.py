@@ -20,7 +20,8 @@ from scalable_agent.logs import summaries
 _METRICS = dict(
     frames=200, wall_time=1., fps=3., learner_steps=1, total_loss=4.,
     policy_lag_mean=.5, policy_lag_max=1, behaviour_kl=.1, new_loss=2.,
-    queue_size=3, replay_age_mean=9., time_learner_wait=.5)
+    queue_size=3, replay_age_mean=9., replayed_share=.5,
+    time_learner_wait=.5)
 
 
 def _config(logdir, **values):
@@ -65,8 +66,8 @@ def test_groups_stand_in_the_order_in_which_people_look(tmp_path):
   assert tags == [
       '1_return/mean_of_100_episodes', '2_speed/fps', '2_speed/learner_steps',
       '3_lag/policy_lag_max', '3_lag/policy_lag_mean', '3_lag/queue_size',
-      '3_lag/replay_age_mean', '4_losses/new_loss', '4_losses/total_loss',
-      '5_policy/behaviour_kl',
+      '3_lag/replay_age_mean', '3_lag/replayed_share', '4_losses/new_loss',
+      '4_losses/total_loss', '5_policy/behaviour_kl',
       '6_time/time_learner_wait', '7_levels/pong/episode_frames',
       '7_levels/pong/episode_return']
   assert _number(found, '1_return/mean_of_100_episodes') == 1.5

@@ -85,6 +85,14 @@ class _EmptyAtFirst:
   def publish(self, weights):
     self.weights = weights
 
+  def take_gauges(self):
+    return dict(a=1)
+
+
+def _mixed_with(buffer_, num_unrolls):
+  """Batches of two, of which one is replayed, from a queue of so many."""
+  return replayed_queue.ReplayedQueue(_filled(range(num_unrolls)), buffer_, 1)
+
 
 @pytest.mark.parametrize('train_on_new', [True, False])
 def test_while_there_is_nothing_to_draw_all_are_new(train_on_new):
@@ -110,6 +118,41 @@ def test_while_there_is_nothing_to_draw_all_are_new(train_on_new):
   assert empty.taken == list(range(19))
   np.testing.assert_array_equal(
       batch.is_replayed, [not train_on_new] * 3 + [True] * 5)
+
+
+def _warnings(caplog):
+  return [record.getMessage() for record in caplog.records
+          if record.levelname == 'WARNING']
+
+
+def test_a_run_that_replays_nothing_says_so_once(caplog, monkeypatch):
+  monkeypatch.setattr(replayed_queue, '_MANY_BATCHES', 3)
+  empty = _EmptyAtFirst(2)
+  mixed = _mixed_with(empty, 60)
+  for num_calls, num_warnings in ((2, 0), (2, 0), (3, 1), (6, 1)):
+    empty.num_calls = num_calls
+    for _ in range(num_calls):
+      mixed.get(2)
+    assert len(_warnings(caplog)) == num_warnings
+    assert mixed.get(2).is_replayed.any()  # The next ones are no more in a row.
+  (warning,) = _warnings(caplog)
+  assert warning.startswith('Of the last 3 batches nothing was replayed')
+  assert 'raise --replay_capacity' in warning and '\n' not in warning
+
+
+def test_the_share_that_was_replayed_is_logged():
+  empty = _EmptyAtFirst(3)
+  mixed = _mixed_with(empty, 60)
+  shares = []
+  for num_batches in 3, 2, 0, 4:
+    for _ in range(num_batches):
+      mixed.get(2)
+    shares.append(mixed.take_gauges())
+  assert shares == [dict(replayed_share=share, a=1) for share in (0, .5, 0, .5)]
+  # Of those that are new, none is in the batch.
+  pure = _mixed(_filled(range(4)), 4, 1, train_on_new=False)
+  pure.get(2)
+  assert pure.take_gauges()['replayed_share'] == 1
 
 
 def test_the_buffer_gets_the_weights():

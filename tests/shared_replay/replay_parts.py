@@ -64,13 +64,14 @@ class Job:
   """A replay job's service."""
 
   def __init__(self, capacity=1000, port=0, security=remote_parts.NO_SECURITY,
-               max_bytes=math.inf, episodes=False, facts=FACTS, **changes):
+               max_bytes=math.inf, episodes=False, facts=FACTS, num_agents=0,
+               **changes):
     self.service = service_lib.Service(
         f'127.0.0.1:{port}', make_agreement(facts, **changes),
         remote_parts.LEVELS,
         layout(len(remote_parts.LEVELS), facts, **changes), capacity, max_bytes,
         1, security,
-        make_config(**changes).unroll_length if episodes else 0)
+        make_config(**changes).unroll_length if episodes else 0, num_agents)
     self.port = self.service.port
     self.methods = self.service._methods
 

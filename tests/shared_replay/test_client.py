@@ -319,6 +319,47 @@ def test_who_is_silent_for_long_holds_nobody(monkeypatch, caplog):
   assert '1 of 2 learners wait, since learner "slow"' in caplog.text
 
 
+def test_agents_that_will_come_are_waited_for_at_the_start():
+  with replay_parts.Job(num_agents=2) as job:
+    with replay_parts.client_of(job, 'first', 4) as first, (
+        replay_parts.client_of(job, 'second', 4)) as second:
+      thread = remote_parts.Thread(_insert_many, first, 80, 4)
+      # Two batches, and the one that waits.
+      remote_parts.wait_until(lambda: job.num_inserted == 3 * 4)
+      time.sleep(.3)
+      assert job.num_inserted == 12 and thread.is_alive()
+      # The second batch of the other is as many as the first one's third.
+      for count in 1, 2:
+        replay_parts.insert(second, _unrolls(range(4)))
+        remote_parts.wait_until(
+            lambda count=count: job.num_inserted == (3 + 2 * count) * 4)
+      assert thread.is_alive()
+
+
+def test_an_agent_that_never_comes_is_not_waited_for_for_ever(
+    monkeypatch, caplog):
+  caplog.set_level(python_logging.INFO)
+  monkeypatch.setattr(methods_lib, 'PATIENCE_SECONDS', 1.)
+  monkeypatch.setattr(methods_lib, '_LONG_SECONDS', .1)
+  with replay_parts.Job(num_agents=3) as job:
+    time.sleep(1.1)  # Before the first has come, nobody waits.
+    with replay_parts.client_of(job, 'first', 1) as first, (
+        replay_parts.client_of(job, 'second', 1)) as second:
+      threads = []
+      for client in first, second:
+        started = time.monotonic()
+        threads.append(remote_parts.Thread(_insert_many, client, 20, 1))
+        time.sleep(.5)
+      for thread in threads:
+        thread.result()
+      # Of those that come late, each has its time.
+      assert time.monotonic() - started > .9
+  assert ('1 of 1 learners wait, since 2 of --replay_agents have not begun to '
+          'insert.' in caplog.messages)
+  assert ('1 of --replay_agents have not begun to insert, the others go on '
+          'without them.' in caplog.messages)
+
+
 # -- Refusals -----------------------------------------------------------------
 
 

@@ -57,6 +57,53 @@ def test_who_is_gone_counts_no_more_and_catches_up_when_it_is_back():
   assert pace.may_go_on(slow) and pace.may_go_on(fast)
 
 
+def test_those_that_come_first_wait_near_the_start_for_those_that_will():
+  first, second, last = _members(2, 3, 1)
+  pace = pace_lib.Pace(num_agents=3)
+  assert pace.num_awaited == 3
+  pace.advance(first, 4)
+  assert pace.may_go_on(first) and pace.num_awaited == 2
+  pace.advance(first, 1)
+  assert not pace.may_go_on(first)
+  # All begin at the start, and not where the first one waits.
+  pace.advance(second, 6)
+  assert second.position == 6 and pace.num_awaited == 1
+  assert pace.may_go_on(second) and not pace.may_go_on(first)
+  pace.advance(last, 1)
+  assert last.position == 1 and pace.num_awaited == 0
+  assert pace.may_go_on(first) and pace.may_go_on(second)
+  # From then on, the slowest alone counts: how far all are does not.
+  for member in last, first, second:
+    pace.advance(member, 100)
+  assert pace.may_go_on(last) and pace.may_go_on(first)
+  (late,) = _members(1)
+  pace.advance(late, 1)
+  assert late.position == 102
+
+
+def test_an_agent_that_begins_twice_is_one():
+  first, again, other = _members(1, 1, 1)
+  again.agent = first.agent
+  pace = pace_lib.Pace(num_agents=2)
+  pace.advance(first, 1)
+  pace.keep([])
+  pace.advance(again, 3)
+  assert pace.num_awaited == 1 and not pace.may_go_on(again)
+  pace.advance(other, 1)
+  assert pace.num_awaited == 0 and pace.may_go_on(again)
+
+
+def test_whoever_is_awaited_no_more_holds_nobody():
+  first, late = _members(1, 1)
+  pace = pace_lib.Pace(num_agents=2)
+  pace.advance(first, 100)
+  assert not pace.may_go_on(first)
+  pace.await_no_more()
+  assert pace.may_go_on(first) and pace.num_awaited == 0
+  pace.advance(late, 1)
+  assert late.position == 101
+
+
 @hypothesis.settings(deadline=None, max_examples=50)
 @hypothesis.given(
     sizes=st.lists(st.integers(1, 5), min_size=2, max_size=4),

@@ -10,6 +10,7 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent.files import locks
+from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import shared_replay
 from scalable_agent.sweeps import trials
 from scalable_agent.training import run_config
@@ -34,7 +35,7 @@ def _job(tmp_path, monkeypatch):
     (tmp_path / 'job.py').write_text(text)
     monkeypatch.setenv('PYTHONPATH', str(tmp_path))
     monkeypatch.setattr(trials, 'EXPERIMENT', 'job')
-    return shared_replay.SharedReplay(str(tmp_path), _config())
+    return shared_replay.SharedReplay(str(tmp_path), _config(), 2)
   return make
 
 
@@ -101,7 +102,7 @@ def test_its_flags_are_those_of_the_runs(tmp_path):
   config = _config(
       unroll_length=7, replay_capacity=99, use_lstm=True, seed=5,
       replay_state='recomputed', auth_token_file='/a b', insecure_network=True)
-  job = shared_replay.SharedReplay(str(tmp_path), config)
+  job = shared_replay.SharedReplay(str(tmp_path), config, 3)
   command = job._run._prepare()
   assert command[:3] == [sys.executable, '-m', 'scalable_agent.experiment']
   given = dict(argument.removeprefix('--').split('=', 1)
@@ -111,7 +112,7 @@ def test_its_flags_are_those_of_the_runs(tmp_path):
           value == 'True' if value in ('True', 'False') else value)
       for name, value in given.items()}
   found = run_config.resolve(values)
-  assert found.is_replay_job
+  assert found.is_replay_job and found.replay_agents == 3
   for name in (*config_lib.names(config_lib.REPLAY), 'replay_capacity', 'seed',
                'replay_host', 'auth_token_file', 'insecure_network'):
     assert getattr(found, name) == getattr(config, name), name
@@ -127,6 +128,40 @@ def test_runs_that_differ_cannot_share(name, value):
   default = getattr(_config(), name)
   assert str(error.value).startswith(
       f'--share_replay cannot work: {name} is {default} in one run and {value}')
+
+
+def _trials(*factors, seeds=()):
+  samples = [dict(epsilon=.1, discounting=.9), dict(epsilon=.2, discounting=1.)]
+  return grid.combine(factors, samples, seeds)
+
+
+_RATES = [dict(learning_rate=.1), dict(learning_rate=.2, entropy_cost=.1)]
+_THRESHOLDS = [dict(trust_region_threshold=0.),
+               dict(trust_region_threshold=.03)]
+
+
+def test_agents_of_other_hyperparameters_share():
+  """Whether they are varied or drawn; what all have does not matter."""
+  shared_replay.check_one_condition(
+      _trials(_RATES, _THRESHOLDS[:1], seeds=[7]))
+
+
+@pytest.mark.parametrize('trials, message', [
+    (_trials(_RATES, seeds=[7, 8, 9]),
+     '--seeds=3 cannot work with --share_replay: '),
+    (_trials(_RATES, _THRESHOLDS),
+     '--share_replay cannot work: the sweep compares '
+     'trust_region_threshold=0.0 with trust_region_threshold=0.03, '),
+    # Both have another name in a report.
+    (_trials([dict(each, batch_size=8) for each in _RATES]),
+     '--share_replay cannot work: the sweep compares learning_rate=0.1, '
+     'batch_size=8 with ')])
+def test_conditions_and_seeds_do_not_share(trials, message):
+  with pytest.raises(config_lib.ConfigError) as error:
+    shared_replay.check_one_condition(trials)
+  assert str(error.value).startswith(message)
+  assert 'Make one sweep for each, with another --seed and --logdir.' in str(
+      error.value)
 
 
 def test_a_port_is_chosen_unless_one_is_given():
