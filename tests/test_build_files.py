@@ -74,7 +74,8 @@ def test_a_folder_is_a_library_with_its_imports(name):
   folder = _PACKAGE / name
   (target,) = _targets(folder).values()
   assert target['name'] == name
-  assert set(target['srcs']) == {path.name for path in folder.glob('*.py')}
+  assert set(target['srcs']) == {
+      str(path.relative_to(folder)) for path in folder.rglob('*.py')}
   _check(target, folder, f'//scalable_agent/{name}')
 
 

@@ -818,7 +818,7 @@ def _worker_pids():
       continue
     for pid in pids:
       with open(f'/proc/{pid}/cmdline', 'rb') as f:
-        if b'scalable_agent.environments.worker' in f.read().split(b'\0'):
+        if b'scalable_agent.environments.pools.worker' in f.read().split(b'\0'):
           found.append(int(pid))
   return found
 

@@ -8,7 +8,7 @@ import pytest
 
 from scalable_agent import frame_stacks
 from scalable_agent.environments import ArraySpec
-from scalable_agent.environments import atari
+from scalable_agent.environments.engines import atari
 from tests import stacks
 
 

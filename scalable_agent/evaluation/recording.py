@@ -5,7 +5,7 @@ import os
 import numpy as np
 import tree
 
-from scalable_agent.environments import shown_pool
+from scalable_agent.environments.pools import shown_pool
 from scalable_agent.files import gif
 
 # Ten minutes of play. Longer episodes are cut there, because every frame of a

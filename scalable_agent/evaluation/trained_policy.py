@@ -6,7 +6,7 @@ from scalable_agent import actor
 from scalable_agent import environments
 from scalable_agent import policy as policy_lib
 from scalable_agent import trajectories
-from scalable_agent.environments import dmlab
+from scalable_agent.environments.engines import dmlab
 
 
 class TrainedPolicy:

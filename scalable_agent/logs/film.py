@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 
-from scalable_agent.environments import shown_pool
+from scalable_agent.environments.pools import shown_pool
 
 # Longer episodes are cut there: more than a minute of Atari.
 MAX_STEPS = 1000

@@ -7,7 +7,7 @@ Nothing here needs an emulator or TensorFlow to be imported.
 import dataclasses
 import difflib
 
-from scalable_agent.environments import shown_pool
+from scalable_agent.environments.pools import shown_pool
 from scalable_agent.suites import atari
 from scalable_agent.suites import dmlab
 from scalable_agent.suites import gym

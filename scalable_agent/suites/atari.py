@@ -8,7 +8,7 @@ import numpy as np
 
 from scalable_agent import atari57
 from scalable_agent import frame_stacks
-from scalable_agent.environments import shown_pool
+from scalable_agent.environments.pools import shown_pool
 from scalable_agent.suites import layout as layout_lib
 from scalable_agent.suites.suite import Suite
 
@@ -52,8 +52,8 @@ def _refuse(config):
 
 
 def _make_pool(config, layout, seed):
-  from scalable_agent.environments import atari
-  from scalable_agent.environments import composite_pool
+  from scalable_agent.environments.engines import atari
+  from scalable_agent.environments.pools import composite_pool
   make = functools.partial(
       atari.AtariPool,
       num_action_repeats=config.num_action_repeats,
@@ -75,14 +75,14 @@ def _make_pool(config, layout, seed):
 
 
 def _find_actions(config):
-  from scalable_agent.environments import atari
+  from scalable_agent.environments.engines import atari
   if config.level_name == _ALL:
     return atari.find_actions(atari57.GAMES[0], full_action_set=True)
   return atari.find_actions(config.level_name, config.full_action_set)
 
 
 def _make_shown_pool(config, seed):
-  from scalable_agent.environments import atari
+  from scalable_agent.environments.engines import atari
   make = functools.partial(
       atari.AtariPool, config.level_name, 1, seed, num_threads=1,
       num_action_repeats=config.num_action_repeats,

@@ -50,7 +50,7 @@ def _has(level_name):
 
 
 def _levels(level_name, is_test):
-  from scalable_agent.environments import dmlab
+  from scalable_agent.environments.engines import dmlab
   names = (list(dmlab30.LEVEL_MAPPING) if level_name == _ALL else
            [dmlab.short_name(level_name)])
   return [dmlab.test_twin(name) for name in names] if is_test else names
@@ -70,7 +70,7 @@ def _refuse(config):
     return None
   # Whether there is such a level, the engine alone can tell.
   from scalable_agent import environments
-  from scalable_agent.environments import dmlab
+  from scalable_agent.environments.engines import dmlab
   try:
     dmlab.check_engine('any other level')
   except environments.PoolError as e:
@@ -94,7 +94,7 @@ def _check_folder(level_name):
   if '/' not in level_name or _is_member(level_name):
     return
   from scalable_agent import environments
-  from scalable_agent.environments import dmlab
+  from scalable_agent.environments.engines import dmlab
   try:
     dmlab.check_engine(level_name)
   except environments.PoolError as e:
@@ -102,7 +102,7 @@ def _check_folder(level_name):
 
 
 def _find_facts(config):
-  from scalable_agent.environments import dmlab
+  from scalable_agent.environments.engines import dmlab
   # A learner needs no DeepMind Lab where others act.
   if config.mode == 'test':
     _check_folder(config.level_name)
@@ -116,7 +116,7 @@ def _find_facts(config):
 
 
 def _make_pool(config, layout, seed):
-  from scalable_agent.environments import dmlab
+  from scalable_agent.environments.engines import dmlab
   is_test = config.mode == 'test'
   levels = _levels(config.level_name, is_test)
   _check_folder(config.level_name)

@@ -1,7 +1,7 @@
 """Gymnasium's environments, and those that users register with it."""
 
-from scalable_agent.environments import gym
-from scalable_agent.environments import gym_ids
+from scalable_agent.environments.engines import gym
+from scalable_agent.environments.engines import gym_ids
 from scalable_agent.suites import layout as layout_lib
 from scalable_agent.suites.suite import Suite
 

@@ -10,7 +10,7 @@ _DEFAULTS = dict(
 
 
 def _make_pool(config, layout, seed):
-  from scalable_agent.environments import synthetic
+  from scalable_agent.environments.engines import synthetic
   return synthetic.make_pool(
       config.level_name, layout.size, seed, config.height, config.width,
       **layout_lib.process_pool_options(config, layout))

@@ -17,7 +17,7 @@ from scalable_agent import networks
 from scalable_agent import rmsprop
 from scalable_agent import trajectories
 from scalable_agent.algorithms import impala
-from scalable_agent.environments import dmlab
+from scalable_agent.environments.engines import dmlab
 
 _NUM_ACTIONS = 9
 _HEIGHT, _WIDTH = 12, 16

@@ -16,7 +16,7 @@ from scalable_agent.environments import PoolError
 from scalable_agent.environments import PoolOutput
 from scalable_agent.environments import StepOutput
 from scalable_agent.environments import StepOutputInfo
-from scalable_agent.environments import atari
+from scalable_agent.environments.engines import atari
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -498,7 +498,7 @@ def test_exit_amid_steps():
   """A process that leaves a pool in the middle of steps ends all the same."""
   subprocess.run([sys.executable, '-c', '''
 import numpy as np
-from scalable_agent.environments import atari
+from scalable_agent.environments.engines import atari
 pools = [atari.AtariPool('pong', 6, 0, batch_size=2) for _ in range(2)]
 for pool in pools:
   for _ in range(4):
@@ -514,7 +514,7 @@ import sys
 heavy = ('ale_py', 'gymnasium', 'tensorflow')
 import scalable_agent.environments
 print(*(name for name in heavy if name in sys.modules), sep=',')
-from scalable_agent.environments import atari
+from scalable_agent.environments.engines import atari
 atari.AtariPool('pong', 1, 0).recv()
 print('tensorflow' in sys.modules)
 '''], cwd=_ROOT, check=True, timeout=60, capture_output=True, text=True).stdout

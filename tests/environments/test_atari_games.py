@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from scalable_agent import atari57
-from scalable_agent.environments import atari
-from scalable_agent.environments import composite_pool
+from scalable_agent.environments.engines import atari
+from scalable_agent.environments.pools import composite_pool
 
 pytestmark = pytest.mark.usefixtures('bounded')
 ALEInterface.setLoggerMode(LoggerMode.Error)

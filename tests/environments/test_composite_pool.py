@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scalable_agent import environments
-from scalable_agent.environments import composite_pool
+from scalable_agent.environments.pools import composite_pool
 
 
 class EchoPool(environments.Pool):

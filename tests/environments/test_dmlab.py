@@ -24,9 +24,9 @@ from scalable_agent import experiment
 from scalable_agent import networks
 from scalable_agent import suites
 from scalable_agent.environments import DEFAULT_ACTION_SET
-from scalable_agent.environments import dmlab
 from scalable_agent.environments import PoolError
-from scalable_agent.environments import process_pool
+from scalable_agent.environments.engines import dmlab
+from scalable_agent.environments.pools import process_pool
 from scalable_agent.evaluation import test_mode
 from scalable_agent.training import loop
 
@@ -369,7 +369,7 @@ def test_environments_do_not_import_tensorflow(fake):
   """The engine would crash, and the fake does."""
   assert 'tensorflow' in sys.modules
   import deepmind_lab
-  program = ('import sys, scalable_agent.environments.dmlab;'
+  program = ('import sys, scalable_agent.environments.engines.dmlab;'
              'sys.exit("tensorflow" in sys.modules)')
   assert deepmind_lab.__file__.startswith(_FAKE)
   subprocess.run([sys.executable, '-c', program], env=_environ('fake'),
@@ -416,8 +416,9 @@ def _kill_some_workers(logdir, stop, killed):
       continue
     # One that has just been replaced may be gone by now.
     with contextlib.suppress(psutil.NoSuchProcess):
-      workers = [child for child in psutil.Process().children()
-                 if 'scalable_agent.environments.worker' in child.cmdline()]
+      workers = [
+          child for child in psutil.Process().children()
+          if 'scalable_agent.environments.pools.worker' in child.cmdline()]
       if workers:
         workers[rng.integers(len(workers))].kill()
         killed.append(workers)

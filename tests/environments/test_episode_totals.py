@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scalable_agent.environments import episode_totals
+from scalable_agent.environments.pools import episode_totals
 
 
 def _add(totals, ids, reward, done):

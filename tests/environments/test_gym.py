@@ -7,10 +7,10 @@ import pytest
 gymnasium = pytest.importorskip('gymnasium')
 
 from scalable_agent import atari57
-from scalable_agent.environments import PoolError
 from scalable_agent.environments import contract
-from scalable_agent.environments import gym
-from scalable_agent.environments import gym_ids
+from scalable_agent.environments import PoolError
+from scalable_agent.environments.engines import gym
+from scalable_agent.environments.engines import gym_ids
 
 pytestmark = pytest.mark.usefixtures('bounded')
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from scalable_agent.environments import PoolError
-from scalable_agent.environments import process_pool
-from scalable_agent.environments import start_notices
+from scalable_agent.environments.pools import process_pool
+from scalable_agent.environments.pools import start_notices
 from tests.environments.processes import LONG
 from tests.environments.processes import is_running
 from tests.environments.processes import wait_until
@@ -629,8 +629,8 @@ def test_signal_handler_may_close(make_pool):
 _PARENT = """
 import sys
 import time
-from scalable_agent.environments import process_pool
-from scalable_agent.environments import start_notices
+from scalable_agent.environments.pools import process_pool
+from scalable_agent.environments.pools import start_notices
 
 if __name__ == '__main__':
   pool = process_pool.ProcessPool(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scalable_agent.environments import ready_queue
+from scalable_agent.environments.pools import ready_queue
 
 
 def _queue(*chunks):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from scalable_agent.environments import PoolError
-from scalable_agent.environments import replacing_pool
+from scalable_agent.environments.pools import replacing_pool
 from tests.environments.processes import LONG
 from tests.environments.processes import is_running
 from tests.environments.processes import wait_until

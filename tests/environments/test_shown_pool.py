@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scalable_agent import environments
-from scalable_agent.environments import shown_pool
+from scalable_agent.environments.pools import shown_pool
 
 
 class Steps(environments.Pool):

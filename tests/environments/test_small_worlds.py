@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from scalable_agent.environments import gym_ids
 from scalable_agent.environments import small_worlds
+from scalable_agent.environments.engines import gym_ids
 
 _DISCOUNTING = .98
 # What the best policy is worth, by value iteration outside of this project.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scalable_agent.environments import PoolError
-from scalable_agent.environments import synthetic
+from scalable_agent.environments.engines import synthetic
 
 
 @pytest.fixture

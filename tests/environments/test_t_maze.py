@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from scalable_agent.environments import gym
-from scalable_agent.environments import gym_ids
 from scalable_agent.environments import t_maze
+from scalable_agent.environments.engines import gym
+from scalable_agent.environments.engines import gym_ids
 from scalable_agent.environments.t_maze import FORWARD, LEFT, RIGHT
 
 _LEVEL = 'gym:scalable_agent.environments.t_maze:TMaze-v0'

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from scalable_agent.environments import worker as worker_lib
+from scalable_agent.environments.pools import worker as worker_lib
 
 _SECONDS = 20.  # After which a worker that does not answer fails a test.
 

@@ -12,7 +12,7 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent import environments
-from scalable_agent.environments import dmlab
+from scalable_agent.environments.engines import dmlab
 from scalable_agent.evaluation import export
 from scalable_agent.evaluation import trained
 from scalable_agent.training import run_config

@@ -19,7 +19,7 @@ from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.checkpoints import checkpoint
-from scalable_agent.environments import atari
+from scalable_agent.environments.engines import atari
 from scalable_agent.evaluation import test_mode
 
 pytestmark = pytest.mark.usefixtures('bounded')

@@ -8,7 +8,7 @@ from scalable_agent import config as config_lib
 from scalable_agent import environments
 from scalable_agent import policy as policy_lib
 from scalable_agent.checkpoints import checkpoint
-from scalable_agent.environments import dmlab
+from scalable_agent.environments.engines import dmlab
 from tests.evaluation import trained_runs
 
 _T, _B = 5, 3

@@ -13,11 +13,11 @@ from scalable_agent import environments
 from scalable_agent import experiment
 from scalable_agent import suites
 from scalable_agent.environments import PoolError
-from scalable_agent.environments import atari
-from scalable_agent.environments import dmlab
-from scalable_agent.environments import replacing_pool
-from scalable_agent.environments import shown_pool
-from scalable_agent.environments import synthetic
+from scalable_agent.environments.engines import atari
+from scalable_agent.environments.engines import dmlab
+from scalable_agent.environments.engines import synthetic
+from scalable_agent.environments.pools import replacing_pool
+from scalable_agent.environments.pools import shown_pool
 from scalable_agent.suites import scores
 
 pytestmark = pytest.mark.usefixtures('bounded')

@@ -8,10 +8,10 @@ or an image. What follows 'gym:' is passed to `gymnasium.make`, so that
 import numpy as np
 
 from scalable_agent.environments import ArraySpec
-from scalable_agent.environments import PoolError
 from scalable_agent.environments import contract
-from scalable_agent.environments import gym_ids
-from scalable_agent.environments import shown_pool
+from scalable_agent.environments import PoolError
+from scalable_agent.environments.engines import gym_ids
+from scalable_agent.environments.pools import shown_pool
 
 # In pixels; less than half of that is enlarged for a person to see.
 _SMALLEST_SCREEN = 160
@@ -39,7 +39,7 @@ def make_pool(level_name, num_environments, seed, num_action_repeats=1,
   """
   # The pool's processes import this module, and have no use for these.
   from absl import logging
-  from scalable_agent.environments import replacing_pool
+  from scalable_agent.environments.pools import replacing_pool
   if gym_ids.is_ale(level_name):
     # Once, however many pools are made.
     logging.log_first_n(logging.WARNING, '%s', 1, _describe_ale(level_name))

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from scalable_agent.environments import worker as worker_lib
+from scalable_agent.environments.pools import worker as worker_lib
 
 # For ending when asked, and on SIGTERM; what gets SIGKILL is only to be reaped.
 _GRACE_SECONDS = 1.0

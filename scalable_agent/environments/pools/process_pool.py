@@ -24,12 +24,12 @@ from scalable_agent.environments import Pool
 from scalable_agent.environments import PoolError
 from scalable_agent.environments import PoolOutput
 from scalable_agent.environments import StepOutput
-from scalable_agent.environments import actions as actions_lib
-from scalable_agent.environments import episode_totals
-from scalable_agent.environments import ready_queue
-from scalable_agent.environments import start_notices
-from scalable_agent.environments import worker as worker_lib
-from scalable_agent.environments import worker_process
+from scalable_agent.environments.pools import actions as actions_lib
+from scalable_agent.environments.pools import episode_totals
+from scalable_agent.environments.pools import ready_queue
+from scalable_agent.environments.pools import start_notices
+from scalable_agent.environments.pools import worker as worker_lib
+from scalable_agent.environments.pools import worker_process
 
 
 class ProcessPool(Pool):

@@ -15,10 +15,10 @@ import numpy as np
 from scalable_agent import dmlab30
 from scalable_agent.environments import ArraySpec
 from scalable_agent.environments import DEFAULT_ACTION_SET
+from scalable_agent.environments import level_cache
 from scalable_agent.environments import NUM_HASH_BUCKETS
 from scalable_agent.environments import PoolError
-from scalable_agent.environments import level_cache
-from scalable_agent.environments import replacing_pool
+from scalable_agent.environments.pools import replacing_pool
 
 NUM_ACTIONS = len(DEFAULT_ACTION_SET)
 # Longer instructions lose their end.

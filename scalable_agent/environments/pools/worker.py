@@ -1,6 +1,6 @@
 """Runs some of the environments of a `ProcessPool`, as a process of its own.
 
-Started as `python -m scalable_agent.environments.worker CONTROL MEMORY
+Started as `python -m scalable_agent.environments.pools.worker CONTROL MEMORY
 DIRECTORY`, of which two are file descriptors inherited from the pool's process:
 
   CONTROL: A socket that keeps message boundaries. The pool sends a JSON object
@@ -32,8 +32,8 @@ import traceback
 import numpy as np
 
 from scalable_agent.environments import ArraySpec
-from scalable_agent.environments import PoolError
 from scalable_agent.environments import contract
+from scalable_agent.environments import PoolError
 
 INFO = b'i'   # JSON, for each environment: [level name, actions, specs].
 READY = b'r'  # int32 ids of environments whose rows are filled in.

@@ -7,7 +7,7 @@ import time
 from absl import logging
 import numpy as np
 
-from scalable_agent.environments import process_pool
+from scalable_agent.environments.pools import process_pool
 
 _KILL_GRACE_SECONDS = 10.0
 # No system waits for an infinite time limit in one go.

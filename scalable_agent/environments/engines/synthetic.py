@@ -73,7 +73,7 @@ def make_pool(level_name, num_environments, seed, height, width, **kwargs):
     PoolError: The level's name is malformed.
   """
   # The pool's processes import this module, and have no use for that one.
-  from scalable_agent.environments import replacing_pool
+  from scalable_agent.environments.pools import replacing_pool
   parse(level_name)
   return replacing_pool.ReplacingProcessPool(
       __name__ + ':SyntheticEnvironment',

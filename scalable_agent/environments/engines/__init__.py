@@ -1,0 +1,1 @@
+"""Atari, DeepMind Lab, Gymnasium and synthetic levels, as environments."""

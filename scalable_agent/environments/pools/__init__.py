@@ -1,0 +1,1 @@
+"""Pools of environments: their processes, what is replaced, what is shown."""
