@@ -91,7 +91,8 @@ class LearningSettings:
       10_000, 'Unrolls that each learner, or the replay job that agents share, '
       'keeps in memory: an unroll of 20 steps of Atari is 0.17 MB, one of 100 '
       'of DeepMind Lab 2.1 MB. More than there is free memory for is '
-      'refused.', _LEARNING, settings.ONE_OR_MORE, needs='replay_proportion', **_IMPALA)
+      'refused.', _LEARNING, settings.ONE_OR_MORE,
+      needs='replay_proportion', **_IMPALA)
   replay_state: str = setting(
       'stored', 'Which LSTM states replayed unrolls start from: stored, those '
       'that they were acted with; or recomputed, of the newest weights, for '

@@ -32,6 +32,13 @@ def _to_png(figure, axis):
   return png.getvalue()
 
 
+def _draw_band(axis, name, frames, mean, low, high):
+  """Draws a line over environment frames, and shades what is around it."""
+  millions = np.asarray(frames) / 1e6
+  line, = axis.plot(millions, mean, label=name)
+  axis.fill_between(millions, low, high, color=line.get_color(), alpha=.15)
+
+
 def best_curves(level, by_name):
   """Draws learning curves, each the mean of a variant's best runs.
 
@@ -46,10 +53,7 @@ def best_curves(level, by_name):
   figure, axis = _axis(level, 'environment frames (millions)',
                        'return of an episode')
   for name, episodes in by_name.items():
-    frames, mean, low, high = curves.over_seeds(episodes)
-    line, = axis.plot(frames / 1e6, mean, label=name)
-    axis.fill_between(
-        frames / 1e6, low, high, color=line.get_color(), alpha=.15)
+    _draw_band(axis, name, *curves.over_seeds(episodes))
   return _to_png(figure, axis)
 
 
@@ -68,12 +72,9 @@ def best_agents(level, by_name):
   figure, axis = _axis(level, 'environment frames of an agent (millions)',
                        'return of the best agent')
   for name, points in by_name.items():
-    frames = np.array([point[0] for point in points]) / 1e6
-    line, = axis.plot(frames, [point[1] for point in points], label=name)
-    ends = np.array([interval or (mean, mean)
-                     for _, mean, interval in points]).reshape(-1, 2)
-    axis.fill_between(
-        frames, *ends.T, color=line.get_color(), alpha=.15)
+    rows = [(frames, mean, *(interval or (mean, mean)))
+            for frames, mean, interval in points]
+    _draw_band(axis, name, *np.array(rows).reshape(-1, 4).T)
   return _to_png(figure, axis)
 
 
