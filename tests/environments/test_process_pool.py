@@ -207,6 +207,24 @@ def test_workers_do_not_import_tensorflow(make_pool):
   assert pool.recv().step_output.observation[1][0, 2] == 0
 
 
+@pytest.mark.parametrize('given, expected', [
+    ('SCHED_OTHER', 'SCHED_BATCH'), ('SCHED_IDLE', 'SCHED_IDLE')])
+def test_workers_interrupt_nobody_and_keep_what_was_chosen(
+    make_pool, given, expected):
+  code = '''if True:
+    import os
+    from scalable_agent.environments.pools import process_pool
+    os.sched_setscheduler(0, os.{given}, os.sched_param(0))
+    pool = process_pool.ProcessPool('tests.fakes:counting', [{{}}])
+    pid = int(pool.recv().step_output.observation[1][0, 1])
+    print(os.sched_getscheduler(pid))
+    pool.close()
+  '''.format(given=given)
+  output = subprocess.run([sys.executable, '-c', code], check=True, cwd=_ROOT,
+                          stdout=subprocess.PIPE, text=True).stdout
+  assert int(output) == getattr(os, expected)
+
+
 def test_slow_environment_does_not_hold_up_fast_ones(make_pool):
   pool = make_pool([{'seconds': 1000.0}, {}, {}], num_processes=3,
                    timeout_ms=None)

@@ -113,9 +113,13 @@ class ProcessPool(Pool):
       self._check_usable()
       if self._num_awaiting == self.num_environments:
         raise ValueError('all environments await an action')
-      self._take_all()
-      while (wait := self._seconds_until_due()) != 0:
-        self._poll(wait)
+      # If messages were left for the next `recv`, batches could only become
+      # smaller: those of a worker are never larger than what it was sent at a
+      # time.
+      has_more, wait = True, self._seconds_until_due()
+      while has_more or wait != 0:
+        has_more = self._poll(wait)
+        wait = self._seconds_until_due()
       ids = self._ready.take(self._maximum)
       self._awaiting[ids] = True
       self._num_awaiting += len(ids)
@@ -273,19 +277,15 @@ class ProcessPool(Pool):
     if self._error:
       raise PoolError(self._error)
 
-  def _take_all(self):
-    """Takes all messages that have arrived.
-
-    If some were left for the next `recv`, batches could only become smaller:
-    those of a worker are never larger than what it was sent at a time.
-    """
-    num_ready = -1
-    while num_ready < len(self._ready):
-      num_ready = len(self._ready)
-      self._poll(0)
-
   def _poll(self, timeout):
-    """Takes at most one message per worker; `timeout` in seconds or None."""
+    """Takes at most one message per worker.
+
+    Args:
+      timeout: Seconds to wait for one, or None.
+
+    Returns:
+      Whether one of these workers has more to say.
+    """
     if not self._has_started:
       timeout = self._watch_start(timeout)
     try:
@@ -296,9 +296,12 @@ class ProcessPool(Pool):
       events = ()
     # A signal handler may have closed the pool, which the caller is to notice.
     self._check_usable()
+    workers = []
     for key, _ in events:
       worker, take = key.data
       take(self, worker)
+      workers.append(worker)
+    return any(worker.num_owed for worker in workers)
 
   def _watch_start(self, timeout):
     """Says now and then what has not started; returns how long to wait."""

@@ -126,12 +126,13 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     left = self._next_check - time.monotonic()
     if timeout is None or timeout > left:
       timeout = max(0., min(left, _LONGEST_WAIT_SECONDS))
-    super()._poll(timeout)
+    has_more = super()._poll(timeout)
     # No sooner, for what was polled may have more to say of what is lost.
     if left <= 0:
       self._find_stuck()
     while self._lost:
       self._replace(*self._lost.popitem())
+    return has_more
 
   def _find_stuck(self):
     now = time.monotonic()
