@@ -81,6 +81,8 @@ class FailingEnvironment(CountingEnvironment):
         os.abort()
       if self._failure == 'hang':
         time.sleep(1000.0)
+      while self._failure == 'print for ever':
+        print('x' * 10000)
       if self._failure == 'print':
         for _ in range(100):
           print('x' * 10000)

@@ -296,12 +296,11 @@ class ProcessPool(Pool):
       events = ()
     # A signal handler may have closed the pool, which the caller is to notice.
     self._check_usable()
-    workers = []
+    has_more = False
     for key, _ in events:
       worker, take = key.data
-      take(self, worker)
-      workers.append(worker)
-    return any(worker.num_owed for worker in workers)
+      has_more |= take(self, worker)
+    return has_more
 
   def _watch_start(self, timeout):
     """Says now and then what has not started; returns how long to wait."""
@@ -313,13 +312,14 @@ class ProcessPool(Pool):
     return self._notices.show(len(late), lambda: self._names(late), timeout)
 
   def _take_message(self, worker):
+    """Takes a message, and returns whether it is not the last one due."""
     num_bytes = worker.receive_into(self._buffer)
     if num_bytes is None:
-      return
+      return False
     if not num_bytes:
       self._lose(worker, '{}: the worker process {}'.format(
           self._describe(worker.ids), worker.describe_end()))
-      return
+      return False
     kind, content = self._buffer[:1], self._buffer[1:num_bytes]
     if kind == worker_lib.READY:
       ids = np.frombuffer(content, np.int32)
@@ -336,6 +336,7 @@ class ProcessPool(Pool):
       if is_final:
         self._fail(text)
       self._lose(worker, text)
+    return worker.num_owed > 0
 
   def _add_info(self, worker, info):
     worker.info = info
@@ -354,8 +355,10 @@ class ProcessPool(Pool):
     raise PoolError(text)
 
   def _take_text(self, worker):
+    """Takes text, of which there may be more at any time: returns False."""
     if not worker.read_output():
       self._selector.unregister(worker.output)
+    return False
 
   def _seconds_until_due(self):
     """Returns how long to wait for more; None is forever."""
