@@ -2,7 +2,6 @@
 
 from concurrent import futures
 import contextlib
-import dataclasses
 import os
 
 from absl import logging
@@ -34,9 +33,13 @@ def run(config, stop):
   """
   security = addresses.load_security(config)
   address = addresses.learner_address(config)
+  # The jobs have the levels by turns, as if their environments were in one.
+  first = config.task * config.num_environments
+  levels = list(dict.fromkeys(
+      suites.turns(config, first, config.num_environments)))
   logging.info(
       'Actor %d: %s, %d environments (--envs_per_actor), learner at %s, policy '
-      '%s', config.task, addresses.level_name(config), config.num_environments,
+      '%s', config.task, ', '.join(levels), config.num_environments,
       address, 'there' if config.inference == 'learner' else 'here')
   if config.inference == 'learner':
     from scalable_agent.jobs import policy_at_learner as acting
@@ -47,16 +50,13 @@ def run(config, stop):
     tensorflow_environment.load()
     from scalable_agent.jobs import policy_at_actor as acting
   with contextlib.ExitStack() as stack:
-    level_config = dataclasses.replace(
-        config, level_name=addresses.level_name(config))
     # Threads and processes have the priority of the thread that starts them.
     with futures.ThreadPoolExecutor(
         1, initializer=os.nice, initargs=[_ENVIRONMENTS_NICENESS]) as executor:
       pools = executor.submit(
-          suites.make_pools, level_config,
-          suites.choose_layout(level_config, config.num_environments),
-          # Every actor job has environments with seeds of their own.
-          config.seed + config.task * config.num_environments).result()
+          suites.make_pools, config,
+          suites.choose_layout(config, config.num_environments),
+          config.seed, first).result()
     for pool in pools:
       stack.callback(pool.close)
     actors = acting.Actors(config, pools, address, security)

@@ -1,7 +1,6 @@
-"""Finds addresses, secrets and levels of jobs in a configuration."""
+"""Finds addresses and secrets of jobs in a configuration."""
 
 from scalable_agent import config as config_lib
-from scalable_agent import suites
 from scalable_agent.remote import security as security_lib
 
 
@@ -88,9 +87,3 @@ def replay_address(config):
   """
   (address,) = _addresses('replay_host', [config.replay_host])
   return security_lib.join_address(*address)
-
-
-def level_name(config):
-  """Returns the level that an actor job plays: by turns, as published."""
-  levels = suites.level_names(config)
-  return levels[config.task % len(levels)]

@@ -4,7 +4,6 @@ A new suite is a module here with a `Suite` in it, and an entry in `SUITES`.
 Nothing here needs an emulator or TensorFlow to be imported.
 """
 
-import dataclasses
 import difflib
 
 from scalable_agent.environments.pools import shown_pool
@@ -83,7 +82,7 @@ def find_facts(config):
   suite = of(config)
   if suite.find_facts is not None:
     return suite.find_facts(config)
-  pool = suite.make_pool(config, ONE_ENVIRONMENT, config.seed)
+  (pool,) = make_pools(config, ONE_ENVIRONMENT, config.seed)
   pool.close()
   return Facts(pool.num_actions, pool.observation_spec)
 
@@ -121,13 +120,30 @@ def choose_layout(config, num_environments):
   return layout_lib.choose(of(config), config, num_environments)
 
 
-def make_pools(config, layout, seed):
-  """Makes pools of the configured level.
+def turns(config, first, count):
+  """Returns the levels of environments, which have them by turns.
+
+  Args:
+    config: A `config.Config`.
+    first: Number of the first environment. Environment n plays level n modulo
+      the number of levels.
+    count: Number of environments.
+
+  Returns:
+    A list of `count` level names, as logged.
+  """
+  levels = level_names(config)
+  return [levels[n % len(levels)] for n in range(first, first + count)]
+
+
+def make_pools(config, layout, seed, first=0):
+  """Makes pools of the configured level, or of its levels by turns.
 
   Args:
     config: A `config.Config`.
     layout: A `PoolLayout`.
-    seed: Every environment gets its own seed from here on.
+    seed: Environment n is seeded with `seed + n`.
+    first: Number of the first environment, see `turns`.
 
   Returns:
     A list of `environments.Pool`.
@@ -136,16 +152,11 @@ def make_pools(config, layout, seed):
     environments.PoolError: They cannot be made.
   """
   make_pool = of(config).make_pool
-  levels = [config.level_name]
-  if config.architecture == 'a3c' and layout.num_pools > 1:
-    # A pool of one environment cannot have them all.
-    levels = level_names(config)
   pools = []
   try:
-    for i in range(layout.num_pools):
+    for n in range(first, first + layout.num_pools * layout.size, layout.size):
       pools.append(make_pool(
-          dataclasses.replace(config, level_name=levels[i % len(levels)]),
-          layout, seed + i * layout.size))
+          config, turns(config, n, layout.size), layout, seed + n))
   except BaseException:
     for pool in pools:
       pool.close()
@@ -170,4 +181,5 @@ def make_shown_pool(config, seed):
   suite = of(config)
   if suite.make_shown_pool is not None:
     return suite.make_shown_pool(config, seed)
-  return shown_pool.ShownPool(suite.make_pool(config, ONE_ENVIRONMENT, seed))
+  (pool,) = make_pools(config, ONE_ENVIRONMENT, seed)
+  return shown_pool.ShownPool(pool)

@@ -2,7 +2,6 @@
 
 import collections
 import functools
-import itertools
 
 import numpy as np
 
@@ -51,7 +50,7 @@ def _refuse(config):
   return layout_lib.refuse_too_few(config, len(atari57.GAMES), 'games')
 
 
-def _make_pool(config, layout, seed):
+def _make_pool(config, levels, layout, seed):
   from scalable_agent.environments.engines import atari
   from scalable_agent.environments.pools import composite_pool
   make = functools.partial(
@@ -61,12 +60,11 @@ def _make_pool(config, layout, seed):
       height=config.height,
       frame_stack=config.frame_stack,
       full_action_set=config.full_action_set)
-  if config.level_name != _ALL:
-    return make(config.level_name, layout.size, seed,
+  sizes = collections.Counter(levels)
+  if len(sizes) == 1:
+    return make(levels[0], layout.size, seed,
                 batch_size=layout.maximum_batch_size,
                 num_threads=layout.num_workers)
-  sizes = collections.Counter(
-      itertools.islice(itertools.cycle(atari57.GAMES), layout.size))
   members = []
   for level, size in sizes.items():
     members.append(make(level, size, seed, num_threads=1))

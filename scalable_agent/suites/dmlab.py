@@ -115,16 +115,14 @@ def _find_facts(config):
                dmlab.observation_spec(config.height, config.width))
 
 
-def _make_pool(config, layout, seed):
+def _make_pool(config, levels, layout, seed):
   from scalable_agent.environments.engines import dmlab
-  is_test = config.mode == 'test'
-  levels = _levels(config.level_name, is_test)
   _check_folder(config.level_name)
   return dmlab.make_pool(
-      [levels[i % len(levels)] for i in range(layout.size)], seed,
-      config.height, config.width, config.num_action_repeats,
+      levels, seed, config.height, config.width, config.num_action_repeats,
       config.dataset_path, config.runfiles_path, config.level_cache_dir,
-      is_test, **layout_lib.process_pool_options(config, layout))
+      config.mode == 'test',
+      **layout_lib.process_pool_options(config, layout))
 
 
 def _find_actions(unused_config):

@@ -19,7 +19,7 @@ def _defaults(level_name):
   return _DEFAULTS
 
 
-def _make_pool(config, layout, seed):
+def _make_pool(config, unused_levels, layout, seed):
   return gym.make_pool(
       config.level_name, layout.size, seed, config.num_action_repeats,
       **layout_lib.process_pool_options(config, layout))

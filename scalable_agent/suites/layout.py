@@ -63,7 +63,7 @@ def choose(suite, config, num_environments):
 
 
 def refuse_too_few(config, num_levels, noun):
-  """Refuses pools that leave out levels of a suite, in training on one machine.
+  """Refuses a run on one machine that leaves out levels of its suite.
 
   Args:
     config: A `config.Config` of a suite with several levels.
@@ -73,10 +73,10 @@ def refuse_too_few(config, num_levels, noun):
   Returns:
     As `Suite.refuse`: None, or a setting's name and a clause that says why.
   """
-  per_pool = config.num_actors // max(config.num_pools, 1)
-  if config.task < 0 and config.mode == 'train' and per_pool < num_levels:
+  if (config.task < 0 and config.mode == 'train' and
+      config.num_actors < num_levels):
     return ('num_actors', f'{config.level_name} needs one for each of '
-            f'{num_levels} {noun}, in each of --num_pools')
+            f'{num_levels} {noun}')
   return None
 
 

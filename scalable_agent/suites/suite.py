@@ -38,8 +38,10 @@ class Suite:
     num_workers: A function of the environments in a pool, of the threads or
       processes that the user wants for it (0 for any number), and of the cores
       there are for it. It returns the number of threads or processes.
-    make_pool: A function of `config`, a `PoolLayout` and the seed of the first
-      environment. It returns an `environments.Pool` or raises `PoolError`.
+    make_pool: A function of `config`, of the levels that the environments of
+      one pool play, a list as `levels` returns them, of a `PoolLayout` and of
+      the seed of the first environment. It returns an `environments.Pool` or
+      raises `PoolError`.
     find_facts: A function of `config` that returns `Facts` or raises
       `PoolError`. None if an environment has to be made to know them.
     find_actions: A function of `config` that returns what its actions are, as

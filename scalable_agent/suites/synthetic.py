@@ -9,7 +9,7 @@ _DEFAULTS = dict(
     use_lstm=False)
 
 
-def _make_pool(config, layout, seed):
+def _make_pool(config, unused_levels, layout, seed):
   from scalable_agent.environments.engines import synthetic
   return synthetic.make_pool(
       config.level_name, layout.size, seed, config.height, config.width,

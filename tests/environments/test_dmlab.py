@@ -237,6 +237,11 @@ def test_the_suite_is_played_round_robin(monkeypatch):
   layout = suites.choose_layout(config, config.num_actors)
   assert (layout.size, layout.num_workers) == (32, 32)
   assert suites.make_pools(config, layout, 1) == [levels + levels[:2]]
+  # The second pool goes on where the first one ends.
+  config = _config(level_name='dmlab30', num_actors=40, num_pools=2)
+  layout = suites.choose_layout(config, config.num_actors)
+  assert suites.make_pools(config, layout, 1) == [
+      levels[:20], levels[20:] + levels[:10]]
 
 
 def test_test_mode_plays_the_twins(fake, tmp_path):
@@ -385,8 +390,6 @@ def test_dmlab30_defaults():
   assert (single.num_actors, single.reward_clipping) == (4, 'soft_asymmetric')
   with pytest.raises(config_lib.ConfigError, match='num_actors.*30 levels'):
     _config(level_name='dmlab30', num_actors=29)
-  with pytest.raises(config_lib.ConfigError, match='num_actors'):
-    _config(level_name='dmlab30', num_actors=40, num_pools=2)
   assert _config(level_name='dmlab30', num_actors=4, task=0).num_actors == 4
 
 

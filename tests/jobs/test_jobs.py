@@ -8,6 +8,9 @@ import time
 import psutil
 import pytest
 
+from scalable_agent import dmlab30
+from scalable_agent import environments
+from scalable_agent.environments.engines import dmlab
 from scalable_agent.jobs import actor_job
 from scalable_agent.training import loop
 from tests import test_experiment
@@ -204,6 +207,24 @@ def test_a_port_in_use_is_refused_in_a_line(run_main, tmp_path):
         f'--logdir={tmp_path}/log', '--level_name=gym:CartPole-v1',
         '--task=0', f'--learner_hosts=127.0.0.1:{port}'))
   assert f'--learner_hosts=127.0.0.1:{port}' in error
+
+
+def test_an_actor_job_goes_on_with_the_levels_where_the_one_before_ends(
+    run_main, tmp_path, monkeypatch):
+  made = []
+
+  def make_pool(levels, seed, *unused_args, **unused_kwargs):
+    made.append((levels, seed))
+    raise environments.PoolError('enough')
+
+  monkeypatch.setattr(dmlab, 'make_pool', make_pool)
+  result = run_main(
+      f'--logdir={tmp_path}', '--level_name=dmlab30', '--job_name=actor',
+      '--task=5', '--envs_per_actor=7', '--inference=learner', '--seed=100',
+      '--learner_hosts=localhost:1')
+  assert 'enough' in test_experiment._error_of(result)
+  # Environments 35 to 41.
+  assert made == [(list(dmlab30.LEVEL_MAPPING)[5:12], 135)]
 
 
 @pytest.mark.parametrize('job_name, expected', [('actor', '-1'),

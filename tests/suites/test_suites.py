@@ -1,14 +1,18 @@
 """How environments are spread over pools, and that pools get it."""
 
+import collections
 import os
 
 from absl import flags
 from absl.testing import flagsaver
+import hypothesis
+from hypothesis import strategies
 import numpy as np
 import pytest
 
 from scalable_agent import atari57
 from scalable_agent import config as config_lib
+from scalable_agent import dmlab30
 from scalable_agent import environments
 from scalable_agent import experiment
 from scalable_agent import suites
@@ -124,6 +128,38 @@ def _pool_of(level_name, size, unused_seed):
   return pool
 
 
+@hypothesis.given(num_jobs=strategies.integers(1, 60),
+                  num_environments=strategies.integers(1, 60))
+def test_jobs_have_levels_as_if_their_environments_were_in_one(
+    num_jobs, num_environments):
+  config = _config(level_name='dmlab30')
+  levels = list(dmlab30.LEVEL_MAPPING)
+  together = suites.turns(config, 0, num_jobs * num_environments)
+  assert together == sum(
+      (suites.turns(config, task * num_environments, num_environments)
+       for task in range(num_jobs)), [])
+  counts = collections.Counter(together)
+  assert len(counts) == min(30, len(together))
+  assert max(counts.values()) - min(counts.values()) <= 1
+  # As released, where a job has one environment.
+  assert [suites.turns(config, task, 1) for task in range(num_jobs)] == [
+      [levels[task % 30]] for task in range(num_jobs)]
+
+
+def test_a_job_of_several_games_has_a_pool_for_each():
+  config = _config(level_name='atari57', task=3, job_name='actor',
+                   envs_per_actor=16, width=20, height=20,
+                   learner_hosts='localhost:1')
+  made = []
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(atari, 'AtariPool', lambda *args, **kwargs: made.append(
+        args) or _pool_of(*args))
+    suites.make_pools(
+        config, suites.choose_layout(config, config.num_environments), 100, 48)
+  games = atari57.GAMES[48:] + atari57.GAMES[:7]
+  assert made == [(game, 1, 148 + i) for i, game in enumerate(games)]
+
+
 def test_pools_are_as_laid_out():
   config = _config(level_name='synthetic:step_ms=0,size=3', num_actors=6,
                    num_pools=2)
@@ -194,8 +230,9 @@ def test_a_new_suite_is_a_record_and_an_entry(monkeypatch):
   """Everything that is asked of suites is answered by it."""
   made = []
 
-  def make_pool(config, layout, seed):
-    made.append((config.level_name, layout.size, seed))
+  def make_pool(config, levels, layout, seed):
+    assert len(levels) == layout.size
+    made.append((levels, seed))
     return _pool_of('toy:a', layout.size, seed)
 
   toy = suites.Suite(
@@ -220,13 +257,14 @@ def test_a_new_suite_is_a_record_and_an_entry(monkeypatch):
                                      config.num_actors // 2, 1)
   assert suites.make_pools(config, layout, 10)[1].num_environments == (
       layout.size)
-  assert made == [('toy:all', layout.size, 10),
-                  ('toy:all', layout.size, 10 + layout.size)]
+  assert layout.size % 2 == 0
+  assert made == [(['toy:a', 'toy:b'] * (layout.size // 2), 10),
+                  (['toy:a', 'toy:b'] * (layout.size // 2), 10 + layout.size)]
   monkeypatch.setattr(environments.Pool, 'close', lambda pool: None)
   assert suites.find_facts(config) == suites.Facts(18, ())
   monkeypatch.setattr(shown_pool, 'ShownPool', lambda pool: [pool])
   (shown,) = suites.make_shown_pool(config, 1)
-  assert (shown.num_environments, made[-1]) == (1, ('toy:all', 1, 1))
+  assert (shown.num_environments, made[-1]) == (1, (['toy:a'], 1))
   assert scores.compute('toy:all', {'toy:a': [1., 3.]}) == dict(best=3.)
   with pytest.raises(config_lib.ConfigError, match='--width=96 cannot work: '
                      'toys are small'):
