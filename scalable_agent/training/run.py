@@ -33,6 +33,16 @@ class TrainingError(errors.Failure):
   """Training cannot go on; the message says why, the last state is saved."""
 
 
+def _check_facts(config, facts, peers):
+  """Returns `facts` as written down; warns of what the run so far had not."""
+  written_facts = logdir.facts_of(facts)
+  peers.check_settings(config, written_facts)
+  if peers.is_first:
+    for line in logdir.check(config, written_facts):
+      logging.warning('Differs from the run so far: %s', line)
+  return written_facts
+
+
 class Run:
   """The parts of a training run, connected and started.
 
@@ -72,11 +82,7 @@ class Run:
     self._is_one_of_several = peers.strategy is not None
     agent = agent_assembly.create_agent(config, facts)
     memory_assembly.check(config, agent, facts)
-    written_facts = logdir.facts_of(facts)
-    peers.check_settings(config, written_facts)
-    if peers.is_first:
-      for line in logdir.check(config, written_facts):
-        logging.warning('Differs from the run so far: %s', line)
+    written_facts = _check_facts(config, facts, peers)
     self.learner = learner_assembly.create_learner(
         config, agent, devices, peers.strategy)
     self._saver = (saver.Saver(config, written_facts, self.learner)
@@ -87,6 +93,28 @@ class Run:
     profiles = bool(config.profile_updates) and peers.is_first
     self.times = timing.StageTimes(
         *([profiler_lib.annotate] if profiles else []))
+    self._connect_learner(agent, devices, shared_replay)
+    weights, steps = self.learner.weights(), self.learner.steps
+    self._publish_to_replay(weights)
+    # What actors get is the oldest.
+    self._newest_weights = collections.deque(
+        [(weights, steps)], config.policy_lag + 1)
+    policy = self._create_policy(agent, devices, weights, steps)
+    self._evaluator = evaluator
+    if evaluator:
+      evaluator.begin(self.reporter.evaluated_frames, self.reporter.evaluation)
+    self._actors = make_actors(
+        agent, policy, self.queue.put, self.reporter.episode, self.times)
+    self._actors.publish(weights, steps)
+    self._saved_time = self._waiting_since = time.time()
+    self._has_begun = False
+    self._films = -1
+    self._profiler = (
+        profiler_lib.Profiler(config, steps) if profiles else None)
+
+  def _connect_learner(self, agent, devices, shared_replay):
+    """Creates what brings unrolls from the actors to the learner."""
+    config = self._config
     self.queue = staging.TrajectoryQueue(config.queue_capacity)
     self._lag_limit = staging.LagLimit(
         self.queue, config.max_policy_lag, self.learner.steps
@@ -102,31 +130,19 @@ class Run:
     self._staging = staging.StagingArea(
         self._source, config.learner_batch_size,
         lambda batch: self._stage(batch, place), self.times)
-    weights, steps = self.learner.weights(), self.learner.steps
-    self._publish_to_replay(weights)
-    # What actors get is the oldest.
-    self._newest_weights = collections.deque(
-        [(weights, steps)], config.policy_lag + 1)
-    policy = self._policy = self._batched_policy = None
-    acts = not config.leaves_acting_to_others
-    if acts and config.architecture == 'a3c':
-      policy = workers_assembly.create_workers(
+
+  def _create_policy(self, agent, devices, weights, steps):
+    """Returns what actors act with, None where actor jobs have their own."""
+    config = self._config
+    self._policy = self._batched_policy = None
+    if config.leaves_acting_to_others:
+      return None
+    if config.architecture == 'a3c':
+      return workers_assembly.create_workers(
           config, agent, devices, weights, steps, config.seed + steps)
-    elif acts:
-      self._policy, policy = policy_assembly.create_policy(
-          config, agent, devices, weights, steps)
-      self._batched_policy = policy
-    self._evaluator = evaluator
-    if evaluator:
-      evaluator.begin(self.reporter.evaluated_frames, self.reporter.evaluation)
-    self._actors = make_actors(
-        agent, policy, self.queue.put, self.reporter.episode, self.times)
-    self._actors.publish(weights, steps)
-    self._saved_time = self._waiting_since = time.time()
-    self._has_begun = False
-    self._films = -1
-    self._profiler = (
-        profiler_lib.Profiler(config, steps) if profiles else None)
+    self._policy, self._batched_policy = policy_assembly.create_policy(
+        config, agent, devices, weights, steps)
+    return self._batched_policy
 
   def _stage(self, batch, place):
     if self._lag_limit:

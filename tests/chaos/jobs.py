@@ -5,6 +5,7 @@ import resource
 import signal
 import socket
 
+from tests import ports
 from tests.chaos import arena as arena_lib
 from tests.chaos import oracle
 from tests.chaos import snapshot
@@ -27,17 +28,9 @@ _SHARED = (
     ('num_action_repeats', '2'), ('precision', 'bfloat16'))
 
 
-def _free_ports(count):
-  with contextlib.ExitStack() as stack:
-    sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-    for s in sockets:
-      s.bind(('localhost', 0))
-    return [s.getsockname()[1] for s in sockets]
-
-
 def connections(arena, rng):
   """A learner job with an actor, and idle connections in numbers."""
-  port, = _free_ports(1)
+  port = ports.free_port()
   flags = ('--task=0', f'--learner_hosts=localhost:{port}', '--num_actors=1',
            '--envs_per_actor=4')
   count = rng.choice((_CONNECTIONS, 2 * _CONNECTIONS))
@@ -72,7 +65,7 @@ def connections(arena, rng):
 def replay_job(arena, rng):
   """A learner whose replay job is killed, stopped, or asleep, and comes back.
   """
-  port, = _free_ports(1)
+  port = ports.free_port()
   done = []
 
   def act(learner):
@@ -110,7 +103,7 @@ def replay_job(arena, rng):
 def learners_differ(arena, rng):
   """Two learners with one setting that has to be alike, and is not."""
   name, value = rng.choice(_SHARED)
-  hosts = [f'localhost:{port}' for port in _free_ports(4)]
+  hosts = [f'localhost:{port}' for port in ports.free_ports(4)]
   # So large that each has a part of it, and replay a part of that.
   flags = ('--insecure_network', '--batch_size=8',
            '--learner_hosts=' + ','.join(hosts[:2]),

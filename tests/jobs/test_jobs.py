@@ -13,6 +13,7 @@ from scalable_agent import environments
 from scalable_agent.environments.engines import dmlab
 from scalable_agent.jobs import actor_job
 from scalable_agent.training import loop
+from tests import ports
 from tests import test_experiment
 from tests.test_experiment import Preloaded
 from tests.test_experiment import Program
@@ -23,11 +24,6 @@ _STOP_SECONDS = 10.
 _SLOW_LEVEL = '--level_name=synthetic:step_ms=10,size=4'
 
 
-def _free_port():
-  with socket.create_server(('127.0.0.1', 0)) as s:
-    return s.getsockname()[1]
-
-
 class Jobs:
   """Starts jobs that belong together, and ends them with the test."""
 
@@ -35,7 +31,7 @@ class Jobs:
     self._program = program
     self._directory = directory
     self._flags = (
-        f'--learner_hosts=localhost:{_free_port()}', '--envs_per_actor=2',
+        f'--learner_hosts=localhost:{ports.free_port()}', '--envs_per_actor=2',
         *flags)
     self._programs = []
     self.logdir = directory / 'learner'

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests import ports
 from tests import test_experiment
 from tests.test_experiment import Program
 from tests.test_experiment import run_main  # pylint: disable=unused-import
@@ -19,11 +20,6 @@ _LEARNER = ('--num_actors=4', '--batch_size=4', '--unroll_length=5',
             '--total_environment_frames=1000000000')
 
 
-def _free_port():
-  with socket.create_server(('127.0.0.1', 0)) as s:
-    return s.getsockname()[1]
-
-
 class _Jobs:
   """Starts jobs that share replay, and ends them with the test."""
 
@@ -32,7 +28,7 @@ class _Jobs:
     token = directory / 'token'
     token.write_text('correct-horse-battery')
     token.chmod(0o600)
-    self._flags = (_LEVEL, f'--replay_host=localhost:{_free_port()}',
+    self._flags = (_LEVEL, f'--replay_host=localhost:{ports.free_port()}',
                    f'--auth_token_file={token}')
     self._programs = []
 
@@ -180,7 +176,7 @@ def test_bad_settings_are_refused_in_a_line(flags, what, run_main, tmp_path):
 def test_a_learner_does_not_wait_for_ever(run_main, tmp_path, caplog):
   result = run_main(
       f'--logdir={tmp_path}/log', *_LEARNER, _LEVEL, '--batch_timeout_secs=8',
-      f'--replay_host=localhost:{_free_port()}')
+      f'--replay_host=localhost:{ports.free_port()}')
   error = test_experiment._error_of(result)
   assert '(--batch_timeout_secs): it waits for the replay job at' in error
   assert ', which is out of reach, for ' in error

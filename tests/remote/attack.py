@@ -44,6 +44,7 @@ from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
+from tests import ports
 from tests.remote import raw_http2
 from tests.remote import remote_parts
 
@@ -371,11 +372,6 @@ def _text(counts):
   return ', '.join(f'{key}: {count}' for key, count in counts.most_common())
 
 
-def _free_port():
-  with socket.create_server(('127.0.0.1', 0)) as s:
-    return s.getsockname()[1]
-
-
 def _wait_until(condition, jobs):
   deadline = time.monotonic() + _START_SECONDS
   while not condition():
@@ -438,7 +434,7 @@ def _attack(attacks, watch, learner, good_actor):
 def _run(inference, directory):
   """Returns what was wrong, a list."""
   print(f'Inference at the {inference}', flush=True)
-  port = _free_port()
+  port = ports.free_port()
   token_path = os.path.join(directory, 'token')
   with open(token_path, 'w', opener=lambda path, flags_: os.open(
       path, flags_, 0o600)) as f:

@@ -6,7 +6,6 @@ Each writes what it found to DIR/<task>.npz, for test_collectives.py.
 """
 
 import os
-import socket
 import sys
 import time
 import traceback
@@ -20,21 +19,11 @@ from scalable_agent import config as config_lib
 from scalable_agent import experiment
 from scalable_agent.training import peers as peers_lib
 from tests import learners
+from tests import ports as ports_lib
 
 NUM_STEPS = 20
 # So that some gradients are clipped, and some are not.
 OPTIMIZER = learners.OPTIMIZER._replace(gradient_norm_clip=20.)
-
-
-def free_ports(count):
-  """Ports that nobody listens on."""
-  sockets = [socket.socket() for _ in range(count)]
-  for s in sockets:
-    s.bind(('localhost', 0))
-  ports = [s.getsockname()[1] for s in sockets]
-  for s in sockets:
-    s.close()
-  return ports
 
 
 def make_batch(i):
@@ -125,7 +114,7 @@ def _learn(task, ports, directory):
 
 def main(directory):
   """Runs both; forks, so that TensorFlow is loaded only once."""
-  ports = free_ports(2)
+  ports = ports_lib.free_ports(2)
   child = os.fork()
   code = 0
   try:

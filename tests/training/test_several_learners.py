@@ -13,8 +13,8 @@ import tensorflow as tf
 
 pytest.importorskip('gymnasium')
 
+from tests import ports as ports_lib
 from tests import preloaded
-from tests.training import learner_pair
 
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 # Generous, for machines that are busy with other things.
@@ -28,7 +28,7 @@ class Jobs:
   """Jobs of one run, whose output goes to files."""
 
   def __init__(self, directory):
-    ports = learner_pair.free_ports(4)
+    ports = ports_lib.free_ports(4)
     address = lambda port: f'localhost:{port}'
     self.logdir = str(directory / 'run')
     self._directory = directory
