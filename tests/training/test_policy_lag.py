@@ -57,8 +57,8 @@ def test_the_log_of_a_run_has_exactly_the_lag(tmp_path, run_main):
 def test_actors_act_with_the_weights_of_so_many_updates_ago(tmp_path, lag):
   """What they said of the policy is what those weights say, and no others."""
   versions = []
-  # Each update has to show: a lower rate changes little, and one of 0.1 makes the
-  # policy so sure of itself that updates may change nothing.
+  # Each update has to show: a lower rate changes little, and one of 0.1 makes
+  # the policy so sure of itself that an update may change nothing.
   with _running(tmp_path, '--architecture=a2c_sync_trajectory',
                 f'--policy_lag={lag}', '--learning_rate=0.01') as (run, agent):
     for n in range(6):
