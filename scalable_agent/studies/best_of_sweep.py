@@ -23,6 +23,8 @@ _POINTS = 20
 # before.
 _SMOOTHED = 3
 _UNITS = 'sweeps'
+# The name of a condition that differs from the usual settings in nothing.
+_USUAL = 'usual settings'
 
 Sweep = collections.namedtuple('Sweep', 'seed agents best mean frames')
 Sweep.__doc__ = """What the agents of a sweep have come to.
@@ -32,6 +34,15 @@ Sweep.__doc__ = """What the agents of a sweep have come to.
   best, mean: float64 [_POINTS], of the agents' smoothed returns at each point
     the greatest, and the mean. NaN where no agent has ended an episode yet.
   frames: float64 [_POINTS], environment frames of an agent at each point.
+"""
+
+
+Conditions = collections.namedtuple('Conditions', 'usual sweeps')
+Conditions.__doc__ = """Sweeps, sorted by what was different in them.
+
+  usual: The settings that a condition has unless its name says otherwise, a
+    string; '' if the names say all.
+  sweeps: A dict of the name of a condition to a list of `Sweep`s.
 """
 
 
@@ -46,7 +57,7 @@ def by_condition(outcomes):
     outcomes: A list of `outcomes.Outcome`s.
 
   Returns:
-    A dict of the name of a condition to a list of `Sweep`s.
+    `Conditions`.
   """
   groups = collections.defaultdict(lambda: collections.defaultdict(list))
   for outcome in outcomes:
@@ -54,8 +65,10 @@ def by_condition(outcomes):
     repetition = directory, (
         None if outcomes_lib.has_dependent_runs(outcome) else outcome.seed)
     groups[_condition(outcome)][repetition].append(outcome)
-  return {name: [_read(agents) for agents in groups[condition].values()]
-          for condition, name in _names(list(groups)).items()}
+  usual, names = _usual_and_names(list(groups))
+  return Conditions(usual, {
+      names[condition]: [_read(agents) for agents in repetitions.values()]
+      for condition, repetitions in groups.items()})
 
 
 def _condition(outcome):
@@ -66,17 +79,41 @@ def _condition(outcome):
       if name not in tried)
 
 
-def _names(conditions):
-  """Returns a dict of condition to its name: its variant, and what differs."""
+def _usual_and_names(conditions):
+  """Returns the settings of most conditions, and how each is named by the rest.
+
+  Returns:
+    A string, '' if there are none; and a dict of condition to its name.
+  """
   settings = [dict(rest) for _, rest in conditions]
   differing = [name for name in sorted(set().union(*settings)) if len(
       {found.get(name) for found in settings}) > 1]
+  usual = {}
+  for name in differing:
+    counts = collections.Counter(
+        found[name] for found in settings if found.get(name) is not None)
+    (value, count), = counts.most_common(1)
+    # What some do not have at all, as without replay, is no name for the others.
+    if len(counts) == 1 or count > len(settings) / 2:
+      usual[name] = value
+  names = _name_all(conditions, differing, usual)
+  if len(set(names.values())) < len(names):
+    usual = {}
+    names = _name_all(conditions, differing, usual)
+  return outcomes_lib.describe([tuple(usual.items())]) if usual else '', names
+
+
+def _name_all(conditions, differing, usual):
   names = {}
-  for (variant, rest), found in zip(conditions, settings):
+  for variant, rest in conditions:
+    found = dict(rest)
     varied = {name for alternative in variant for name, _ in alternative}
-    others = tuple((name, found[name]) for name in differing
-                   if name not in varied and found.get(name) is not None)
-    names[variant, rest] = outcomes_lib.describe((*variant, others))
+    others = tuple(
+        (name, found[name]) for name in differing if name not in varied and
+        found.get(name) is not None and found[name] != usual.get(name))
+    named = (*variant, others)
+    names[variant, rest] = (
+        outcomes_lib.describe(named) if any(named) or not usual else _USUAL)
   return names
 
 
@@ -113,17 +150,17 @@ def _of_known(statistic, values):
   return statistic(known) if len(known) else np.nan
 
 
-def table(conditions):
+def table(sweeps_by_name):
   """What the sweeps of each condition have come to, a `tables.Table`.
 
   Args:
-    conditions: Of `by_condition`.
+    sweeps_by_name: Of `Conditions`.
   """
   header = ['condition', _UNITS, 'agents', 'frames of an agent',
             'frames of all', 'best agent at the end', '95 %',
             'best agent on the way', '95 %', 'mean agent at the end', '95 %']
   rows = []
-  for name, sweeps in conditions.items():
+  for name, sweeps in sweeps_by_name.items():
     row = [name, str(len(sweeps)), _range([sweep.agents for sweep in sweeps]),
            _range([sweep.frames[-1] for sweep in sweeps]),
            _range([sweep.agents * sweep.frames[-1] for sweep in sweeps])]
@@ -135,28 +172,28 @@ def table(conditions):
   return tables.Table(header, rows)
 
 
-def differences(conditions):
+def differences(sweeps_by_name):
   """Compares the best agents on the way, paired by seed, a `tables.Table`.
 
   Args:
-    conditions: Of `by_condition`.
+    sweeps_by_name: Of `Conditions`.
   """
-  names = list(conditions)
+  names = list(sweeps_by_name)
   return study_tables.difference_table(_UNITS, [
       [a, b, *study_tables.difference(*(
-          _by_seed(conditions[name], _best_on_the_way) for name in (a, b)))]
+          _by_seed(sweeps_by_name[name], _best_on_the_way) for name in (a, b)))]
       for i, a in enumerate(names) for b in names[i + 1:]])
 
 
-def draw(level, conditions):
+def draw(level, sweeps_by_name):
   """Draws the best agent of each condition, with intervals over sweeps; a PNG.
 
   Args:
     level: The level's name.
-    conditions: Of `by_condition`.
+    sweeps_by_name: Of `Conditions`.
   """
   by_name = {}
-  for name, sweeps in conditions.items():
+  for name, sweeps in sweeps_by_name.items():
     points = []
     for i, frames in enumerate(sweeps[0].frames):
       values = [sweep.best[i] for sweep in sweeps

@@ -129,14 +129,18 @@ def _lag(level, outcomes):
 
 
 def _best_of_sweep(level, outcomes):
-  conditions = best_of_sweep.by_condition(outcomes)
-  return [
-      document.Heading(f'{level}: the best agent of a sweep'),
-      document.Paragraph(_HOW_SWEPT),
-      best_of_sweep.table(conditions),
-      best_of_sweep.differences(conditions),
+  usual, sweeps = best_of_sweep.by_condition(outcomes)
+  blocks = [document.Heading(f'{level}: the best agent of a sweep'),
+            document.Paragraph(_HOW_SWEPT)]
+  if usual:
+    blocks.append(document.Paragraph(
+        f'The usual settings are {usual}. A condition is named by what it has '
+        'instead.'))
+  return blocks + [
+      best_of_sweep.table(sweeps),
+      best_of_sweep.differences(sweeps),
       document.Picture(f'{level} best of sweep',
-                       best_of_sweep.draw(level, conditions))]
+                       best_of_sweep.draw(level, sweeps))]
 
 
 STUDIES = {'best3': _best, 'stability': _stability, 'lag': _lag,

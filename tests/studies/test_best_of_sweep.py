@@ -34,7 +34,7 @@ def test_a_sweep_counts_once_by_its_best_agent_at_each_point(tmp_path):
   rising, falling = np.arange(20.), np.arange(20.)[::-1]
   _write_sweep(tmp_path, 'shared', [rising, falling], 1, _SHARED)
   ((name, (sweep,)),) = best_of_sweep.by_condition(
-      _read(tmp_path / 'shared')).items()
+      _read(tmp_path / 'shared')).sweeps.items()
   assert name == 'all runs'
   assert (sweep.seed, sweep.agents, sweep.frames[-1]) == (1, 2, 2000.)
 
@@ -49,29 +49,47 @@ def test_a_sweep_counts_once_by_its_best_agent_at_each_point(tmp_path):
 
 def test_an_agent_that_ends_no_episode_is_as_it_was(tmp_path):
   trial_runs.write(tmp_path, 'a', [1., 5.], total=2000)  # At half, and the end.
-  (sweep,) = best_of_sweep.by_condition(_read(tmp_path))['all runs']
+  (sweep,) = best_of_sweep.by_condition(_read(tmp_path)).sweeps['all runs']
   assert np.isnan(sweep.best[:9]).all()
   np.testing.assert_allclose(sweep.best[9:19], 1.)
   assert sweep.best[-1] == pytest.approx(7 / 3)
 
 
 def test_conditions_are_what_differs_but_for_hyperparameters(tmp_path):
+  """And from what most of them have."""
   for seed in 1, 2:
     _write_sweep(tmp_path, f'shared_{seed}', [[1.], [2.]], seed, _SHARED)
     _write_sweep(tmp_path, 'own', [[3.], [4.]], seed, _OWN)
     _write_sweep(tmp_path, f'trusted_{seed}', [[5.], [6.]], seed,
                  dict(_SHARED, trust_region_threshold=.03))
-  conditions = best_of_sweep.by_condition(_read(
+    # Without replay there is nothing to be said of it.
+    _write_sweep(tmp_path, 'none', [[7.], [8.]], seed,
+                 dict(batch_size=2, replay_proportion=0.))
+  usual, sweeps = best_of_sweep.by_condition(_read(
       *(tmp_path / name for name in (
-          'own', 'shared_1', 'shared_2', 'trusted_1', 'trusted_2'))))
-  assert {name: [(sweep.seed, sweep.agents) for sweep in sweeps]
-          for name, sweeps in conditions.items()} == {
-              'shares_replay=False, trust_region_threshold=0.0': [
-                  (1, 2), (2, 2)],
-              'shares_replay=True, trust_region_threshold=0.0': [
-                  (1, 2), (2, 2)],
-              'shares_replay=True, trust_region_threshold=0.03': [
-                  (1, 2), (2, 2)]}
+          'own', 'shared_1', 'shared_2', 'trusted_1', 'trusted_2', 'none'))))
+  assert usual == ('batch_size=8, entropy_on_replay=True, '
+                   'replay_capacity=10000, replay_proportion=0.875, '
+                   'replay_state=stored, train_on_new=True, '
+                   'trust_region_threshold=0.0')
+  assert {name: [(sweep.seed, sweep.agents) for sweep in found]
+          for name, found in sweeps.items()} == dict.fromkeys((
+              'shares_replay=False', 'shares_replay=True',
+              'shares_replay=True, trust_region_threshold=0.03',
+              'batch_size=2, replay_proportion=0.0'), [(1, 2), (2, 2)])
+
+
+@pytest.mark.parametrize('settings, usual, names', [
+    ([dict(a=1, b=1), dict(a=1, b=2), dict(a=2, b=1)],
+     'a=1, b=1', ['usual settings', 'b=2', 'a=2']),
+    # No value is that of most.
+    ([dict(a=1), dict(a=2)], '', ['a=1', 'a=2']),
+    # One has a setting that the other lacks, and nothing else differs.
+    ([dict(a=1, b=2), dict(a=1)], '', ['b=2', 'all runs'])])
+def test_names_say_what_is_unusual_and_differ(settings, usual, names):
+  conditions = [((), tuple(found.items())) for found in settings]
+  found, by_condition = best_of_sweep._usual_and_names(conditions)
+  assert (found, list(by_condition.values())) == (usual, names)
 
 
 def test_a_population_is_one_unit_whatever_its_seeds(tmp_path):
@@ -82,7 +100,7 @@ def test_a_population_is_one_unit_whatever_its_seeds(tmp_path):
           tmp_path, f'{directory}/{i}', [float(first + i)], variant,
           {'learning_rate': .1 * (i + 1)}, seed=first + i)
   (sweeps,) = best_of_sweep.by_condition(
-      _read(tmp_path / 'a', tmp_path / 'b')).values()
+      _read(tmp_path / 'a', tmp_path / 'b')).sweeps.values()
   assert [(sweep.seed, sweep.agents, sweep.best[-1]) for sweep in sweeps] == [
       (1, 2, 2.), (11, 2, 12.)]
 
