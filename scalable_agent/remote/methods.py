@@ -94,6 +94,8 @@ class Methods:
     self._agreement = agreement
     self._levels = levels
     self._level_indices = {level: i for i, level in enumerate(levels)}
+    # Those that no actor has had so far.
+    self._unplayed = set(levels)
     self._unroll_layout = unroll_layout
     self._weights_layout = weights_layout
     self._put_unroll = put_unroll
@@ -160,8 +162,12 @@ class Methods:
       if number is None:
         raise Refused(grpc.StatusCode.UNAVAILABLE,
                       'the learner has as many actor jobs as it can serve')
-      logging.info('Actor %d has joined with %d environments, from %s',
-                   request['task'], len(request['levels']), call.address)
+      self._unplayed -= set(request['levels'])
+      logging.info(
+          'Actor %d has joined with %d environments, from %s%s',
+          request['task'], len(request['levels']), call.address,
+          f'; {len(self._unplayed)} of {len(self._levels)} levels have no '
+          'environment yet' if self._unplayed else '')
     return json.dumps(dict(
         run=self.run, session=number, levels=self._levels)).encode()
 

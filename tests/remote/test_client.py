@@ -149,6 +149,22 @@ def test_threads_share_one_way_back(caplog):
   assert caplog.text.count('has joined') == 1
 
 
+def test_the_learner_says_how_many_levels_nobody_plays(caplog):
+  caplog.set_level(python_logging.INFO)
+  with remote_parts.Learner() as learner:
+    for task, level, ends in (
+        (0, 'hard', '; 1 of 2 levels have no environment yet'),
+        (1, 'easy', ''), (0, 'hard', '')):
+      caplog.clear()
+      client = remote_parts.make_client(
+          learner.port, task=task, levels=[level])
+      client.get_weights(-1)
+      client.close()
+      (line,) = [record.getMessage() for record in caplog.records
+                 if 'has joined' in record.getMessage()]
+      assert ''.join(line.partition(';')[1:]) == ends
+
+
 def test_a_restarted_learner_gets_nothing_of_its_former_life(caplog):
   caplog.set_level(python_logging.INFO)
   learner = remote_parts.Learner(capacity=1)
