@@ -296,9 +296,9 @@ def test_a_batch_of_the_policy_that_may_not_fill(monkeypatch, values, largest):
      [dict(num_pools=4), dict(pool_batch_size=4)]),
     (dict(level_name='gym:CartPole-v1', num_actors=9), 8, [dict(num_pools=9)]),
     (dict(level_name='gym:CartPole-v1', num_actors=8), 3, [dict(num_pools=4)]),
-    # In two pools some games would be in neither.
+    # No other number of pools divides 57 and makes as many wait.
     (dict(level_name='atari57', num_actors=57), 40,
-     [dict(pool_batch_size=57)]),
+     [dict(num_pools=57), dict(pool_batch_size=57)]),
     (dict(level_name='gym:CartPole-v1', architecture='a2c_sync_step',
           num_actors=8, batch_size=8), 9, []),
     (dict(level_name='gym:CartPole-v1', num_actors=8), 9, []),
