@@ -3,6 +3,7 @@
 import faulthandler
 import os
 
+import hypothesis
 import pytest
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
@@ -24,6 +25,10 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices('CPU')[0],
     [tf.config.LogicalDeviceConfiguration()] * 2)
 
+
+# How long an example takes depends on what else the machine does.
+hypothesis.settings.register_profile('any machine', deadline=None)
+hypothesis.settings.load_profile('any machine')
 
 # Files that take longest. They start first, since one that starts last runs on
 # alone. By itself pytest-xdist starts those with the most tests first, which

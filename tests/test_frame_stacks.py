@@ -1,7 +1,6 @@
 """Stacks of frames: bit-equal, and smaller where they can be."""
 
 from hypothesis import given
-from hypothesis import settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ def _assert_own_memory(runs, frames):
       assert part.dtype == np.uint8 and not np.shares_memory(part, frames)
 
 
-@settings(deadline=None)
 @given(length=st.integers(1, 9), height=st.integers(1, 7),
        width=st.integers(1, 7), seed=st.integers(0, 99),
        breaks=st.sets(st.integers(1, 8), max_size=5))

@@ -5,7 +5,6 @@ import string
 import sys
 
 from hypothesis import given
-from hypothesis import settings
 from hypothesis import strategies as st
 import pytest
 import tensorflow as tf
@@ -334,7 +333,6 @@ def test_batches_of_the_policy_for_callers_that_are_not_known(monkeypatch):
 _small = st.integers(-2, 40)
 
 
-@settings(deadline=None)
 @given(batch_size=_small, queue_capacity=_small, num_learner_devices=_small,
        num_actors=_small, num_pools=_small, pool_batch_size=_small,
        inference_minimum_batch_size=_small, inference_maximum_batch_size=_small)

@@ -4,7 +4,6 @@ import collections
 
 from hypothesis import example
 from hypothesis import given
-from hypothesis import settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
@@ -33,7 +32,6 @@ def _layout(frames):
           spec(outputs.reward), (), spec(outputs.done), (spec(frames),))), {})
 
 
-@settings(deadline=None)
 @given(length=st.integers(1, 9), height=st.integers(1, 7),
        width=st.integers(1, 7), seed=st.integers(0, 99),
        breaks=st.sets(st.integers(1, 8), max_size=2))
@@ -50,7 +48,6 @@ def test_what_comes_out_went_in(length, height, width, seed, breaks):
   assert len(encoded) <= layout.num_bytes
 
 
-@settings(deadline=None)
 @given(length=st.integers(1, 5), height=st.integers(1, 7),
        width=st.integers(1, 7), breaks=st.lists(st.booleans(), min_size=1))
 @example(length=3, height=4, width=4, breaks=[True])  # Both have one length.

@@ -1,7 +1,6 @@
 import threading
 
 from hypothesis import given
-from hypothesis import settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ def _mixed(queue, capacity, num_replayed, **kwargs):
       queue, buffer.Buffer(capacity, seed=1), num_replayed, **kwargs)
 
 
-@settings(deadline=None)
 @given(capacity=st.integers(1, 12), new=st.integers(1, 5),
        replayed=st.integers(1, 5), turns=st.integers(1, 8))
 def test_new_ones_first_then_some_of_the_last(capacity, new, replayed, turns):

@@ -1,7 +1,6 @@
 """Which suite has a level, by its name alone."""
 
 from hypothesis import given
-from hypothesis import settings
 from hypothesis import strategies as st
 import pytest
 
@@ -79,7 +78,6 @@ def test_a_known_name_without_one_of_its_letters_is_a_mistake(name):
       suites.find(name[:i] + name[i + 1:])
 
 
-@settings(deadline=None)
 @given(st.text(max_size=20))
 def test_a_prefix_or_a_folder_decides_whatever_comes_after_it(text):
   assert suites.find('gym:' + text).name == 'gym'
@@ -91,7 +89,6 @@ _OF_KNOWN_NAMES = ''.join(
     {c for suite in suites.SUITES for name in suite.names for c in name})
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(exclude_characters=_OF_KNOWN_NAMES), min_size=1))
 def test_a_name_that_is_like_no_other_is_a_users_own(level_name):
   assert suites.find(level_name).name == 'dmlab'
