@@ -370,7 +370,7 @@ class _A2CLearner:
     return output, core_state, version
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(unroll_length=st.integers(1, 6), seed=st.integers(0, 1000),
        lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6))
 def test_batched_a2c_acts_with_what_the_learner_made_of_the_last_unrolls(

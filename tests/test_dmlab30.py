@@ -109,7 +109,7 @@ _fractions = strategies.lists(
     strategies.floats(-10, 100), min_size=30, max_size=30)
 
 
-@hypothesis.settings(deadline=None, max_examples=50)
+@hypothesis.settings(max_examples=50)
 @hypothesis.given(_fractions, strategies.none() | strategies.floats(-500, 1000))
 def test_mean_of_capped_percentages(fractions, cap):
   """For any scores it is the mean of percentages, each capped by itself."""

@@ -713,7 +713,7 @@ def test_batch_sizes_are_taken_and_reset():
 # -- Properties and races -----------------------------------------------------
 
 
-@hypothesis.settings(max_examples=60, deadline=None, database=None)
+@hypothesis.settings(max_examples=60, database=None)
 @hypothesis.given(
     data=st.data(), maximum=st.integers(1, 12),
     num_concurrent=st.integers(1, 3), timeout_ms=st.sampled_from([0, 1, 3]))
@@ -752,7 +752,7 @@ def test_every_call_gets_its_own_answer(data, maximum, num_concurrent,
   assert f.waiting_entries() == 0
 
 
-@hypothesis.settings(max_examples=40, deadline=None, database=None)
+@hypothesis.settings(max_examples=40, database=None)
 @hypothesis.given(data=st.data(), maximum=st.integers(1, 8))
 def test_queue_is_cut_greedily(data, maximum):
   # With everything queued beforehand the batches are known exactly.

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from scalable_agent import vtrace
 
-_property = hypothesis.settings(max_examples=60, deadline=None)
+_property = hypothesis.settings(max_examples=60)
 
 
 def _softmax(logits):

@@ -108,7 +108,7 @@ def _inputs(draw):
 
 
 _threshold = st.one_of(st.none(), st.floats(.1, 10.))
-_property = hypothesis.settings(max_examples=60, deadline=None)
+_property = hypothesis.settings(max_examples=60)
 
 
 @_property
@@ -266,7 +266,7 @@ def _assert_equals_paper(returns, inputs):
   _assert_close(returns.pg_advantages, pg_advantages)
 
 
-@hypothesis.settings(max_examples=40, deadline=None)
+@hypothesis.settings(max_examples=40)
 @hypothesis.given(st.integers(1, 40), st.lists(st.integers(1, 4), max_size=2))
 def test_equals_sum_of_paper_for_any_shape(num_steps, further):
   """Odd and even T, powers of two and their neighbours, and any rank."""

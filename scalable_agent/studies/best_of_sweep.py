@@ -36,7 +36,6 @@ Sweep.__doc__ = """What the agents of a sweep have come to.
   frames: float64 [_POINTS], environment frames of an agent at each point.
 """
 
-
 Conditions = collections.namedtuple('Conditions', 'usual sweeps')
 Conditions.__doc__ = """Sweeps, sorted by what was different in them.
 

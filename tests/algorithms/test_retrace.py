@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from scalable_agent.algorithms import retrace
 
-_property = hypothesis.settings(max_examples=40, deadline=None)
+_property = hypothesis.settings(max_examples=40)
 
 
 def _hat(y, support):
@@ -252,7 +252,7 @@ def _return_distributions(outcomes, pi, support):
   return q
 
 
-@hypothesis.settings(max_examples=12, deadline=None)
+@hypothesis.settings(max_examples=12)
 @hypothesis.given(st.integers(0, 2**31), st.integers(1, 5),
                   st.sampled_from([0., .5, .9, 1.]))
 def test_expectation_over_all_trajectories_is_the_return_distribution(

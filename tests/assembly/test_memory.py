@@ -303,7 +303,7 @@ _CONFIGS = [
     _job('learner', learner_hosts=_HOSTS, batch_size=48, replay_proportion=.5)]
 
 
-@hypothesis.settings(max_examples=60, deadline=None, suppress_health_check=[
+@hypothesis.settings(max_examples=60, suppress_health_check=[
     hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(strategies.sampled_from(_CONFIGS), strategies.data())
 def test_refused_if_it_cannot_fit_and_the_value_named_does(

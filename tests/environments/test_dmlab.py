@@ -131,7 +131,7 @@ def test_words_are_hashed_as_the_network_hashes_them(instruction):
   assert (ids[len(expected):] == -1).all()
 
 
-@hypothesis.settings(deadline=None, max_examples=200)
+@hypothesis.settings(max_examples=200)
 @hypothesis.given(strategies.text(max_size=80))
 def test_any_instruction_is_hashed_as_the_network_hashes_it(instruction):
   expected = networks.hash_instructions(

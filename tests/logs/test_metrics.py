@@ -306,7 +306,7 @@ def _write_run(logdir, frames):
     f.writelines(f'{n},pong,{n},4\n' for n in frames)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 300), unique=True), st.integers(0, 300),
        st.integers(0, 40))
 def test_what_came_after_the_checkpoint_is_dropped(

@@ -37,7 +37,7 @@ _TIMES = strategies.datetimes(
     timezones=strategies.just(_UTC)).map(lambda t: t.replace(microsecond=0))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(_TIMES, _TIMES, strategies.text('aZ09 .-', min_size=1, max_size=60))
 def test_periods_are_read_to_the_second(a, b, name):
   period = min(a, b), max(a, b)

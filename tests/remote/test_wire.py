@@ -59,7 +59,7 @@ def _assert_same(a, b):
 
 
 @hypothesis.given(_nests())
-@hypothesis.settings(deadline=None, max_examples=100)
+@hypothesis.settings(max_examples=100)
 def test_round_trip(nest):
   layout = wire.Layout(nest)
   message = layout.encode(nest)
@@ -69,7 +69,7 @@ def test_round_trip(nest):
 
 
 @hypothesis.given(_nests(), st.integers(1, 4))
-@hypothesis.settings(deadline=None, max_examples=100)
+@hypothesis.settings(max_examples=100)
 def test_several_make_one(nest, count):
   layout = wire.Layout(nest)
   message = layout.encode(nest)
@@ -97,7 +97,7 @@ def test_what_is_not_several_is_refused(change):
 
 
 @hypothesis.given(_nests())
-@hypothesis.settings(deadline=None, max_examples=100)
+@hypothesis.settings(max_examples=100)
 def test_safetensors_reads_it(nest):
   named = dict(wire.paths(nest))
   read = safetensors.numpy.load(wire.Layout(nest).encode(nest))
@@ -254,7 +254,7 @@ def assert_in_bounds(unroll):
 
 
 @hypothesis.given(_mutations())
-@hypothesis.settings(deadline=None, max_examples=500)
+@hypothesis.settings(max_examples=500)
 def test_a_mutated_message_is_refused_or_in_bounds(message):
   try:
     unroll = _LAYOUT.decode(message)

@@ -20,7 +20,6 @@ def _drawn(buffer, count):
   return unrolls.numbers_of(buffer.sample(count))
 
 
-@hypothesis.settings(deadline=None)
 @hypothesis.given(capacity=st.integers(1, 12),
                   sizes=st.lists(st.integers(1, 5), min_size=1, max_size=8))
 def test_keeps_the_last(capacity, sizes):

@@ -39,7 +39,7 @@ class _Games:
     assert unroll.env_outputs.observation[0].dtype == np.uint8
 
 
-@hypothesis.settings(max_examples=30, deadline=None)
+@hypothesis.settings(max_examples=30)
 @hypothesis.given(
     st.lists(st.integers(0, 1), min_size=1, max_size=60), st.integers(2, 6),
     st.sets(st.integers(1, 180), max_size=40))

@@ -51,7 +51,7 @@ def _drawn(buffer, length, count):
   return counts
 
 
-@hypothesis.settings(deadline=None, max_examples=40)
+@hypothesis.settings(max_examples=40)
 @hypothesis.given(
     length=st.integers(1, 7), num_plays=st.integers(1, 3),
     num_unrolls=st.integers(1, 14), capacity=st.integers(1, 30),

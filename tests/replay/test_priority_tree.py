@@ -100,7 +100,7 @@ class TreeMachine(stateful.RuleBasedStateMachine):
 
 TestTree = TreeMachine.TestCase
 TestTree.settings = settings(
-    max_examples=25, stateful_step_count=15, deadline=None)
+    max_examples=25, stateful_step_count=15)
 
 
 def _filled(seed):

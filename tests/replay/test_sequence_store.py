@@ -47,7 +47,7 @@ _EVENTS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(
     ['unroll'] * 8 + ['lost', 'replaced'])), min_size=1, max_size=60)
 
 
-@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.settings(max_examples=60)
 @hypothesis.given(_EVENTS, st.integers(2, 12))
 def test_every_sequence_is_consecutive_and_none_is_missing(events, num_lanes):
   """With environments that are replaced, unrolls that are lost, and lanes that

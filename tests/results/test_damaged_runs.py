@@ -232,7 +232,7 @@ def check_any_content(contents):
     assert error or (root / 'report' / 'index.html').exists()
 
 
-@hypothesis.settings(max_examples=40, deadline=None, suppress_health_check=[
+@hypothesis.settings(max_examples=40, suppress_health_check=[
     hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(_REPLACED)
 def test_any_content_gives_a_report_or_one_line(monkeypatch, contents):

@@ -69,7 +69,7 @@ def test_draws_are_uniform_and_independent(num_inserted):
       atol=5 * np.sqrt(expected * (1 - 1 / len(kept))))
 
 
-@hypothesis.settings(deadline=None, max_examples=30)
+@hypothesis.settings(max_examples=30)
 @hypothesis.given(count=st.integers(1, 9), fitting=st.integers(0, 9))
 def test_draws_stay_within_bytes_unless_it_is_one_alone(count, fitting):
   contents = _make(5)

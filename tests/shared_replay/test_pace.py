@@ -104,7 +104,7 @@ def test_whoever_is_awaited_no_more_holds_nobody():
   assert late.position == 101
 
 
-@hypothesis.settings(deadline=None, max_examples=50)
+@hypothesis.settings(max_examples=50)
 @hypothesis.given(
     sizes=st.lists(st.integers(1, 5), min_size=2, max_size=4),
     moves=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=80))
