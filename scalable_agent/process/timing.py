@@ -1,8 +1,11 @@
-"""Measures where the time goes: seconds per stage of a loop, or per call."""
+"""Measures where the time goes: per stage of a loop, per call, in waiting."""
 
 import contextlib
 import threading
 import time
+
+# Between two looks at `Waited` by a process that runs, at the most.
+_LONGEST_LOOK_SECONDS = 10.
 
 
 class StageTimes:
@@ -62,3 +65,25 @@ class MeanTime:
       seconds, self._seconds = self._seconds, 0.
       count, self._count = self._count, 0
     return seconds / count if count else float('nan')
+
+
+class Waited:
+  """For how long something is waited for, while this process runs.
+
+  A process that is stopped for an hour (SIGSTOP) does not wait in that hour:
+  whoever it waits for may have stood still as well.
+  """
+
+  def __init__(self):
+    self.reset()
+
+  def reset(self):
+    """Begins anew: what was waited for has come."""
+    self._seconds, self._seen = 0., time.monotonic()
+
+  def seconds(self):
+    """Returns the seconds so far. To be asked every few seconds."""
+    now = time.monotonic()
+    self._seconds += min(now - self._seen, _LONGEST_LOOK_SECONDS)
+    self._seen = now
+    return self._seconds

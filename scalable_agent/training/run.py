@@ -106,7 +106,8 @@ class Run:
     self._actors = make_actors(
         agent, policy, self.queue.put, self.reporter.episode, self.times)
     self._actors.publish(weights, steps)
-    self._saved_time = self._waiting_since = time.time()
+    self._saved_time = time.time()
+    self._waited = timing.Waited()
     self._has_begun = False
     self._films = -1
     self._profiler = (
@@ -172,7 +173,7 @@ class Run:
     Raises:
       TrainingError: There has been none for too long.
     """
-    deadline = time.time() + seconds
+    deadline = time.monotonic() + seconds
     with self.times.stage('learner_wait'):
       while not stop.is_set():
         self._actors.check()
@@ -180,15 +181,15 @@ class Run:
           return self._staging.get(timeout=.5)
         except TimeoutError:
           self._check_waiting()
-        if time.time() >= deadline:
+        if time.monotonic() >= deadline:
           break
     return None
 
   def _check_waiting(self):
     if not self._actors.are_expected():
-      self._waiting_since = time.time()
+      self._waited.reset()
     self._replay_watch.check()
-    waited = time.time() - self._waiting_since
+    waited = self._waited.seconds()
     if waited > self._config.batch_timeout_secs:
       raise TrainingError(
           f'No batch of {self._config.learner_batch_size} unrolls within '
@@ -219,7 +220,7 @@ class Run:
       self._publish()
     self.reporter.step(self.learner.frames, logs, lags,
                        batch.unrolls.agent_outputs.action[1:])
-    self._waiting_since = time.time()
+    self._waited.reset()
     if self._profiler:
       self._profiler.reach(self.learner.steps)
     return logs

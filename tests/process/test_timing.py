@@ -51,3 +51,18 @@ def test_mean_is_of_what_ended_well_since_the_last(clock):
       raise KeyError
   assert mean.take() == 2.
   assert math.isnan(mean.take())
+
+
+def test_a_process_that_stands_still_does_not_wait(monkeypatch):
+  now = [100.]
+  monkeypatch.setattr(timing.time, 'monotonic', lambda: now[0])
+  waited = timing.Waited()
+  for _ in range(7):
+    now[0] += 2.
+    seconds = waited.seconds()
+  assert seconds == 14.
+  now[0] += 3600.
+  assert waited.seconds() < 14. + 20.
+  waited.reset()
+  now[0] += 2.
+  assert waited.seconds() == 2.

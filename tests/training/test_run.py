@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import time
 
 from absl import flags
 from absl.testing import flagsaver
@@ -189,3 +190,29 @@ def test_environments_that_return_nan_are_named():
   vector[0, 3, 4] = np.inf
   vector[1, 0, 0] = -np.inf
   assert not_finite.levels_with_nan(batch()) == ['a', 'b']
+
+
+def test_a_run_that_was_stopped_for_long_goes_on(tmp_path, monkeypatch):
+  """After SIGCONT there is no batch yet, and hours seem to have passed."""
+  run, _ = _make_run(
+      tmp_path, '--level_name=synthetic:step_ms=200,size=3,episode_steps=7',
+      '--batch_timeout_secs=100')
+  try:
+    run.train_on(run.next_batch(signals.Stop()))
+    monotonic, wall = time.monotonic, time.time
+    monkeypatch.setattr(time, 'monotonic', lambda: monotonic() + 300.)
+    monkeypatch.setattr(time, 'time', lambda: wall() + 300.)
+    run.train_on(run.next_batch(signals.Stop()))
+  finally:
+    run.close()
+
+
+def test_a_run_without_batches_ends(tmp_path):
+  run, _ = _make_run(
+      tmp_path, '--level_name=synthetic:step_ms=2000,size=3,episode_steps=7',
+      '--batch_timeout_secs=2')
+  try:
+    with pytest.raises(run_lib.TrainingError, match='No batch of 6 unrolls'):
+      run.next_batch(signals.Stop())
+  finally:
+    run.close()
