@@ -52,10 +52,10 @@ flags.DEFINE_list(
 flags.DEFINE_list(
     'adapt', ['entropy_cost', 'learning_rate', 'epsilon'],
     'Hyperparameters that evolve. One without a --range starts at the value of '
-    'its flag.')
+    'its flag. What has a --range and is not named here stays as drawn.')
 flags.DEFINE_float(
-    'turn_secs', 300., 'Seconds that a member runs before another that waits '
-    'takes its place. A change takes about ten seconds.', lower_bound=1.)
+    'turn_secs', 300., 'Seconds that a member trains before another that waits '
+    'takes its place. A change takes about ten seconds more.', lower_bound=1.)
 sweep_flags.define_ranges()
 sweep_flags.define_parallel()
 sweep_flags.define_share_replay()
@@ -64,6 +64,11 @@ _HISTORY_FILE, _PICTURE_FILE = 'evolution.jsonl', 'lineage.png'
 _LOCK_FILE = 'population.lock'
 # What the population sets itself, for each member.
 _OWN = ('logdir', 'seed', 'warm_start')
+# From one member's seed to the next, so that populations whose seeds follow
+# each other have no two members of one seed.
+_SEED_STEP = 1000
+# A parameter may change so often in the same direction.
+_MANY_CHANGES = 100
 
 
 def _refusal(name, reason):
@@ -116,13 +121,22 @@ def start_parameters():
     parameters = dict(sample)
     for name in FLAGS.adapt:
       config_lib.refuse_unknown([name])
-      value = parameters.setdefault(name, getattr(config, name))
-      if not isinstance(value, float) or value <= 0:
-        raise _refusal('adapt', f'{name} starts at {value}, and a factor of '
-                       '1.2 changes positive numbers alone, that need not be '
-                       'whole')
+      _check_adapts(name, parameters.setdefault(name, getattr(config, name)))
     starts.append(parameters)
   return starts
+
+
+def _check_adapts(name, value):
+  """Refuses to multiply what is no positive number, or has an upper end."""
+  if not isinstance(value, float) or value <= 0:
+    raise _refusal('adapt', f'{name} starts at {value}, and a factor of '
+                   '1.2 changes positive numbers alone, that need not be '
+                   'whole')
+  check = config_lib.SETTINGS[name].check
+  if check and not check.holds(
+      value * evolution.PERTURB_FACTOR**_MANY_CHANGES):
+    raise _refusal('adapt', f'of {name}, {check.expected}, and factors of 1.2 '
+                   'would take it out of there')
 
 
 def _read_history(starts):
@@ -156,7 +170,7 @@ def _make_population(starts, score):
   history = _read_history(starts)
   population = members_lib.Population(
       history, score, FLAGS.burn_in_frames, FLAGS.episodes, FLAGS.turn_secs,
-      FLAGS.seed)
+      FLAGS.adapt, FLAGS.seed)
   arguments = [
       *trials.memory_arguments(min(FLAGS.parallel, FLAGS.population)),
       *experiment.given_arguments(without=_OWN)]
@@ -166,7 +180,8 @@ def _make_population(starts, score):
     shared['replay_host'] = shared_replay.choose_host(FLAGS.replay_host)
   for i, start in enumerate(starts):
     logdir = os.path.join(FLAGS.logdir, f'{i:02d}')
-    own = dict(_schedule(), logdir=logdir, seed=FLAGS.seed + i, **shared)
+    own = dict(_schedule(), logdir=logdir,
+               seed=FLAGS.seed + i * _SEED_STEP, **shared)
     config = experiment.config_of_run(
         dict(own, **history.last(i).parameters))
 

@@ -10,8 +10,9 @@ variant is run with the same samples, drawn from the paper's Table D.1 unless
 --range says otherwise, and each of these with all seeds. Each run has a
 directory of its own below --logdir; output.log there is what the process
 printed. Run the command again, and runs that are done are skipped and the
-others resume. A run that crashes is tried twice more. Flags of
-`scalable_agent.experiment`, also from a --flagfile, are passed on.
+others resume. A run that crashes is tried twice more, counted from its last
+checkpoint. Flags of `scalable_agent.experiment`, also from a --flagfile, are
+passed on.
 
 With --share_replay all runs draw from the unrolls of all (LASER). Then they may
 differ in hyperparameters alone: a sweep for each of what is to be compared.

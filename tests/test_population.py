@@ -25,36 +25,48 @@ def _main(logdir, *arguments):
         ['population', f'--logdir={logdir}', *arguments]))
 
 
-def test_the_worse_takes_over_the_weights_of_the_better(tmp_path):
-  """One evolution each, of runs whose returns are 5 and 10 by their seeds."""
+def _train_rigged(logdir, *arguments):
   subprocess.run(
       [sys.executable, '-m', 'scalable_agent.population',
-       f'--logdir={tmp_path}', '--population=2', '--parallel=2',
-       '--burn_in_frames=0', '--episodes=300', '--score_range=0,20',
-       '--level_name=gym:tests.sweeps.rigged:Rigged-v0', '--num_actors=1',
-       '--batch_size=1', '--unroll_length=5', '--environment_threads=1',
-       '--total_environment_frames=2800', '--log_interval_secs=0.1'],
+       f'--logdir={logdir}', '--population=2', '--parallel=2',
+       '--score_range=0,20', '--level_name=gym:tests.sweeps.rigged:Rigged-v0',
+       '--num_actors=1', '--batch_size=1', '--unroll_length=5',
+       '--environment_threads=1', '--log_interval_secs=0.1', *arguments],
       cwd=_ROOT, stdin=subprocess.DEVNULL, capture_output=True, check=True,
       timeout=_TIMEOUT_SECONDS)
+
+
+def test_the_worse_takes_over_the_weights_of_the_better(tmp_path):
+  """Runs whose returns are 5 and 10 by their seeds, and an evolution each."""
+  _train_rigged(tmp_path, '--total_environment_frames=400',
+                '--burn_in_frames=1000', '--episodes=60')
+  donors = {
+      name: (tmp_path / '01' / name).read_bytes()
+      for name in ('ckpt-400.index', 'ckpt-400.data-00000-of-00001')}
+  # Both have the episodes to evolve at once, and no more than these.
+  _train_rigged(tmp_path, '--total_environment_frames=600',
+                '--burn_in_frames=0', '--episodes=60')
   lines = (tmp_path / 'evolution.jsonl').read_text().splitlines()
   records = [json.loads(line) for line in lines]
-  assert [record['frames'] for record in records[:2]] == [0, 0]
+  assert [record['frames'] for record in records] == [0, 0, 400, 400]
   (worse,) = [r for r in records if r['member'] == 0 and r['frames']]
   (better,) = [r for r in records if r['member'] == 1 and r['frames']]
   assert (worse['score'], better['score']) == (25., 50.)
   assert (worse['drawn'], better['drawn']) == (1, 0)
-  assert better['donor_frames'] is None
-  # If the better one was ready first, the other has nothing to compare with.
-  if worse['drawn_score'] is not None:
-    output = (tmp_path / '00' / 'output.log').read_text()
-    assert output.count('Weights and slots are those of') == 1
-    assert f'/warm_start/{worse["frames"]}/ckpt-{worse["donor_frames"]}' in (
-        output)
+  assert (worse['drawn_score'], worse['donor_frames']) == (50., 400)
+  # Nothing is known yet of the weights that the other has just got.
+  assert (better['drawn_score'], better['donor_frames']) == (None, None)
+  copies = tmp_path / '00' / 'warm_start' / '400'
+  assert {name: (copies / name).read_bytes() for name in donors} == donors
+  output = (tmp_path / '00' / 'output.log').read_text()
+  assert output.count('Weights and slots are those of') == 1
+  assert '/warm_start/400/ckpt-400' in output
   for i, record in enumerate((worse, better)):
     logdir = tmp_path / f'{i:02d}'
-    assert checkpoint_files.newest_frames(logdir) == 2800
+    assert checkpoint_files.newest_frames(logdir) == 600
     config = json.loads((logdir / 'config.json').read_text())
-    assert config['learning_rate_schedule'] == 'constant'
+    assert (config['seed'], config['learning_rate_schedule']) == (
+        1 + 1000 * i, 'constant')
     for name, value in record['parameters'].items():
       assert config[name] == value
   assert (tmp_path / 'lineage.png').read_bytes().startswith(b'\x89PNG')
@@ -71,6 +83,8 @@ def test_the_worse_takes_over_the_weights_of_the_better(tmp_path):
     (('--adapt=gradient_norm_clip', '--gradient_norm_clip=0'),
      '--adapt=gradient_norm_clip cannot work: gradient_norm_clip starts'),
     (('--adapt=batch_size',), '--adapt=batch_size cannot work'),
+    (('--adapt=discounting',),
+     '--adapt=discounting cannot work: of discounting, '),
     (('--score_range=5,5',), '--score_range=5,5 cannot work'),
     (('--score_range=',), '--score_range is needed'),
     (('--batch_size=0',), '--batch_size=0 cannot work'),

@@ -1,5 +1,6 @@
 """The program that trains many runs, with real processes."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -133,6 +134,18 @@ def test_the_second_round_has_the_best_of_each_variant(tmp_path, capsys):
       for seed in (7, 8))
 
 
+def test_the_second_round_has_seeds_of_its_own(tmp_path):
+  """One that the first round had would count twice for its sample."""
+  arguments = (tmp_path, '--samples=1', '--total_environment_frames=1000')
+  with flagsaver.flagsaver():
+    flags.FLAGS(_arguments(*arguments, '--seed=3'))
+    (trial,) = sweep.make_trials()
+  trial_runs.write(tmp_path, trial.name, [1.], [], trial.sample, seed=3)
+  with pytest.raises(SystemExit, match='^Error: --best=1 cannot work with '
+                     '--seed=3, which the first round had'):
+    _main(*arguments, '--best=1', '--seeds=2', '--seed=2')
+
+
 def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
   arguments = (tmp_path, '--samples=2', '--variant=policy_lag=3 entropy_cost=1',
                '--variant=policy_lag=4', '--seeds=2', '--range=epsilon=1,2')
@@ -199,3 +212,26 @@ def test_a_directory_of_other_samples_is_refused(tmp_path):
   trial_runs.write(tmp_path, 'sample=00', [1.], [], {'epsilon': 3.})
   with pytest.raises(SystemExit, match='begun with other values'):
     _main(*arguments)
+
+
+def test_a_sweep_goes_on_with_the_same_agents(tmp_path, monkeypatch):
+  """Or runs of two would be compared as one."""
+  monkeypatch.setattr(sweep.program, 'finish', lambda *unused_args: None)
+  arguments = (tmp_path, '--seeds=1', '--total_environment_frames=1000')
+  with flagsaver.flagsaver():
+    flags.FLAGS(_arguments(*arguments))
+    (trial,) = sweep.make_trials()
+    logdir = tmp_path / trial.name
+    config = dataclasses.asdict(
+        sweep.experiment.config_of_run(dict(seed=1, logdir=str(logdir))))
+  trial_runs.write(tmp_path, trial.name, [1.], [], {}, **{
+      name: value for name, value in config.items() if name not in (
+          'level_name', 'seed', 'total_environment_frames')})
+  for suffix in 'index', 'data-00000-of-00001':
+    (logdir / f'ckpt-1000.{suffix}').touch()
+  _main(*arguments)
+  _main(*arguments, '--total_environment_frames=2000', '--num_actors=8',
+        '--log_interval_secs=3')
+  with pytest.raises(SystemExit, match='^Error: --entropy_cost=0.5 cannot work:'
+                     f' {logdir} was begun with 0.01. Runs of a sweep'):
+    _main(*arguments, '--entropy_cost=0.5')

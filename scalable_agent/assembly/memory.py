@@ -24,7 +24,9 @@ _UNITS = ('bytes', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB')
 
 Buffer = collections.namedtuple(
     'Buffer', 'flag per_unit least is_packed', defaults=(False,))
-Buffer.__doc__ = """Where a process keeps unrolls, or for `replay_steps` steps.
+Buffer.__doc__ = """Where a process keeps unrolls.
+
+  For `replay_steps` these are steps, for `policy_lag` copies of the weights.
 
   flag: The name of the setting that decides how many.
   per_unit: How many for each unit of that setting, a number.
@@ -125,7 +127,18 @@ def buffers(config):
       Buffer('queue_capacity', 1, config.num_new_unrolls)]
   if config.task < 0:
     found.append(Buffer('num_actors', 1, 1))
+  if config.policy_lag:
+    found.append(Buffer('policy_lag', 1, 0))
   return found
+
+
+def _bytes_in(buffer, config, agent, facts):
+  """Returns what one of a `Buffer` takes, in bytes."""
+  if buffer.flag == 'replay_steps':
+    return step_bytes(config, facts)
+  if buffer.flag == 'policy_lag':
+    return sum(a.nbytes for a in agent.initial_params(config.seed).values())
+  return unroll_bytes(config, agent, facts, buffer.is_packed)
 
 
 def check(config, agent, facts):
@@ -143,10 +156,7 @@ def check(config, agent, facts):
     config_lib.ConfigError: They need more than is free.
   """
   found = buffers(config)
-  each = {buffer: step_bytes(config, facts)
-          if buffer.flag == 'replay_steps' else
-          unroll_bytes(config, agent, facts, buffer.is_packed)
-          for buffer in found}
+  each = {buffer: _bytes_in(buffer, config, agent, facts) for buffer in found}
   taken = {buffer: getattr(config, buffer.flag) * buffer.per_unit * each[buffer]
            for buffer in found}
   for buffer in found:
@@ -168,7 +178,7 @@ def _check_total(config, found, each, taken, bytes_of_unroll, available):
   Args:
     config: A `config.Config`.
     found: A list of `Buffer`s.
-    each: A dict of `Buffer` to the bytes of an unroll or step in it.
+    each: A dict of `Buffer` to the bytes of one in it.
     taken: A dict of `Buffer` to the bytes that it takes when it is full.
     bytes_of_unroll: Of an unroll where it is not packed.
     available: Of `_available_bytes`.
@@ -268,7 +278,8 @@ def _memory(config):
 
 
 def _noun(buffer):
-  return 'steps' if buffer.flag == 'replay_steps' else 'unrolls'
+  return dict(replay_steps='steps', policy_lag='copies of the weights').get(
+      buffer.flag, 'unrolls')
 
 
 def _advice(config, found, num_fitting, largest, most):

@@ -57,6 +57,9 @@ def by_condition(outcomes):
 
   Returns:
     `Conditions`.
+
+  Raises:
+    ValueError: Two sweeps of a condition have the same seed.
   """
   groups = collections.defaultdict(lambda: collections.defaultdict(list))
   for outcome in outcomes:
@@ -64,15 +67,37 @@ def by_condition(outcomes):
     repetition = directory, (
         None if outcomes_lib.has_dependent_runs(outcome) else outcome.seed)
     groups[_condition(outcome)][repetition].append(outcome)
+  for repetitions in groups.values():
+    _refuse_equal_seeds(repetitions)
   usual, names = _usual_and_names(list(groups))
   return Conditions(usual, {
       names[condition]: [_read(agents) for agents in repetitions.values()]
       for condition, repetitions in groups.items()})
 
 
+def _refuse_equal_seeds(repetitions):
+  """Refuses sweeps that would be one point of a comparison by seed.
+
+  Args:
+    repetitions: A dict of anything to a list of `Outcome`s.
+  """
+  first = {}
+  for agents in repetitions.values():
+    least = min(agents, key=lambda outcome: outcome.seed)
+    other = first.setdefault(least.seed, least)
+    if other is not least:
+      raise ValueError(
+          f'{other.logdir} and {least.logdir} are of two sweeps of the same '
+          f'condition and seed ({least.seed}). Leave one out, and give each '
+          'sweep a --seed of its own.')
+
+
 def _condition(outcome):
   """What two sweeps have to have in common, a pair of hashable values."""
   tried = {*outcomes_lib.HYPERPARAMETERS, *dict(outcome.sample)}
+  if outcomes_lib.is_of_population(outcome):
+    # Each member that copied weights has another path there.
+    tried.add('warm_start')
   return outcome.variant, tuple(
       (name, value) for name, value in sorted(outcome.settings.items())
       if name not in tried)

@@ -59,6 +59,14 @@ def _missing(outcomes):
   return texts
 
 
+def _mixed(level, outcomes):
+  """Says what differs within variants although nobody asked for it; a list."""
+  names = outcomes_lib.mixed_settings(outcomes)
+  return [f'{level}: runs of one variant differ in {", ".join(names)}, so that '
+          'they are not of one agent. Report on each sweep by itself.'
+          ] if names else []
+
+
 def _by_variant(study, outcomes):
   """Sorts outcomes on one level; see `outcomes.by_variant`.
 
@@ -171,6 +179,9 @@ def build(outcomes, names, how_final=_HOW_FINAL):
     here = [outcome for outcome in outcomes if outcome.level == level]
     if all(outcome.final is None for outcome in here):
       continue  # What is missing is said above.
+    if set(names) - {'best_of_sweep'}:
+      # That study keeps them apart itself.
+      blocks += map(document.Paragraph, _mixed(level, here))
     for name in names:
       blocks += STUDIES[name](level, here)
   return blocks

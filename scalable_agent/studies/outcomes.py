@@ -163,13 +163,39 @@ def by_variant(outcomes):
   Returns:
     A dict of variant to a dict of sample to a dict of seed to `Outcome`,
     without those that have no final return.
+
+  Raises:
+    ValueError: Two of them are the same but for their directory.
   """
   found = {}
   for outcome in outcomes:
     samples = found.setdefault(outcome.variant, {})
     if outcome.final is not None:
-      samples.setdefault(outcome.sample, {})[outcome.seed] = outcome
+      seeds = samples.setdefault(outcome.sample, {})
+      other = seeds.setdefault(outcome.seed, outcome)
+      if other is not outcome:
+        raise ValueError(
+            f'{other.logdir} and {outcome.logdir} are of the same variant, '
+            f'sample and seed ({outcome.seed}). Leave one out.')
   return found
+
+
+def mixed_settings(outcomes):
+  """Says which settings differ where nothing was to be compared by them.
+
+  Args:
+    outcomes: A list of `Outcome`s on one level.
+
+  Returns:
+    A list of names, sorted.
+  """
+  first, mixed = {}, set()
+  for outcome in outcomes:
+    other = first.setdefault(outcome.variant, outcome)
+    mixed |= {name for name, value in outcome.settings.items()
+              if other.settings.get(name) != value} - {
+                  name for name, _ in (*outcome.sample, *other.sample)}
+  return sorted(mixed)
 
 
 def shared_seeds(samples):
@@ -214,8 +240,14 @@ def has_dependent_runs(outcome):
 
   Such runs are no samples. What is independent is the sweep, or the population.
   """
-  return bool(outcome.settings.get('shares_replay')) or any(
-      'population' in dict(alternative) for alternative in outcome.variant)
+  return bool(
+      outcome.settings.get('shares_replay')) or is_of_population(outcome)
+
+
+def is_of_population(outcome):
+  """Whether a run is a member of a population."""
+  return any('population' in dict(alternative)
+             for alternative in outcome.variant)
 
 
 def describe(variant):

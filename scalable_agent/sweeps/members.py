@@ -47,7 +47,8 @@ class Member:
     self._copies = os.path.join(logdir, 'warm_start')
     self._make_command = make_command
     self._total_frames = total_frames
-    self._started = None
+    self._start_frames = 0
+    self._turn_begin = None
     self._seen_bytes = 0
     self.run = run_processes.ManagedRun(
         os.path.basename(logdir), logdir, total_frames, self._prepare,
@@ -95,21 +96,26 @@ class Member:
     self._seen_bytes = os.path.getsize(path) if os.path.exists(path) else 0
     return self._seen_bytes > before
 
-  def leave_if_due(self, somebody_waits):
-    """Ends its process if it can evolve, or if its turn is over.
-
-    Args:
-      somebody_waits: Whether another member has no process for want of room.
-    """
-    if self.run.state != 'running':
-      return
-    ran = time.monotonic() - self._started
-    if somebody_waits and ran >= self._population.turn_seconds:
-      self.run.terminate()
-    elif self._has_new_episodes():
+  def leave_if_ready(self):
+    """Ends its process if it can evolve."""
+    if self.run.state == 'running' and self._has_new_episodes():
       newest = run_processes.last_episodes(self._logdir, 1, -1)
       if newest and self._is_ready(newest[-1].frames):
         self.run.terminate()
+
+  def trained_seconds(self):
+    """How long its process has trained, 0 if it has none that does.
+
+    Its start does not count: a turn without an update would be lost.
+    """
+    if self.run.state != 'running':
+      return 0.
+    if self._turn_begin is None:
+      frames = run_processes.read_progress(self._logdir).frames or 0
+      if frames <= self._start_frames:
+        return 0.
+      self._turn_begin = time.monotonic()
+    return time.monotonic() - self._turn_begin
 
   def _prepare(self):
     """Evolves if it is time, and returns the command of the next process."""
@@ -121,7 +127,7 @@ class Member:
     if record.donor_frames is not None and frames <= record.frames:
       settings['warm_start'] = checkpoint_files.path_of(
           self._copy_directory(record.frames), record.donor_frames)
-    self._started = time.monotonic()
+    self._start_frames, self._turn_begin = frames, None
     return self._make_command(settings)
 
   def _evolve(self, frames):
@@ -137,9 +143,13 @@ class Member:
       shutil.rmtree(self._copies, ignore_errors=True)
       donor_frames = donor.copy_weights(self._copy_directory(frames))
       source = drawn
+    adapted = {
+        name: value for name, value in history.last(source).parameters.items()
+        if name in population.adapt}
     history.add(evolution.Record(
         self.index, frames, score, drawn, drawn_score, donor_frames,
-        evolution.perturb(history.last(source).parameters, rng)))
+        dict(history.last(self.index).parameters,
+             **evolution.perturb(adapted, rng))))
 
   def copy_weights(self, directory):
     """Copies its newest checkpoint, while it may be running.
@@ -173,19 +183,21 @@ class Population:
     fitness: A function of a list of `log_lines.EpisodeLine`s, see `fitness`.
     burn_in_frames: Environment frames before which a member does not evolve.
     episodes: New episodes from one evolution to the next.
-    turn_seconds: How long a member may run while others wait.
+    turn_seconds: How long a member may train while others wait.
+    adapt: Names of the parameters that evolve. Others stay as they are.
     seed: Random seed of all evolutions, a whole number from 0.
     members: A list of `Member`s.
   """
 
   def __init__(self, history, fitness, burn_in_frames, episodes, turn_seconds,
-               seed):
+               adapt, seed):
     """Initializes a population without members; see the attributes."""
     self.history = history
     self.fitness = fitness
     self.burn_in_frames = burn_in_frames
     self.episodes = episodes
     self.turn_seconds = turn_seconds
+    self.adapt = adapt
     self.seed = seed
     self.members = []
 
@@ -195,7 +207,13 @@ class Population:
 
   def on_poll(self):
     """Ends processes of members that can evolve, or whose turn is over."""
-    somebody_waits = any(
-        member.run.state == 'waiting' for member in self.members)
     for member in self.members:
-      member.leave_if_due(somebody_waits)
+      member.leave_if_ready()
+    # No more leave than others wait.
+    waiting = sum(member.run.state == 'waiting' for member in self.members)
+    leaving = sum(member.run.is_told for member in self.members)
+    if waiting > leaving:
+      longest = sorted(self.members, key=Member.trained_seconds, reverse=True)
+      for member in longest[:waiting - leaving]:
+        if member.trained_seconds() >= self.turn_seconds:
+          member.run.terminate()

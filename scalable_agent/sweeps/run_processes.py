@@ -138,7 +138,9 @@ class ManagedRun:
     total_frames: Environment frames it is to take.
     state: 'waiting', 'running', 'elsewhere' (a process that somebody else
       started works on it), 'done', or 'failed'.
-    crashes: Processes that ended before the run was done, and were not told to.
+    crashes: Processes that ended before the run was done, and were not told to,
+      since the run's checkpoints last got further.
+    is_told: Whether its process has been told to end, and has not ended yet.
   """
 
   def __init__(self, name, logdir, total_frames, prepare, is_done,
@@ -161,11 +163,12 @@ class ManagedRun:
     self.logdir = logdir
     self.total_frames = total_frames
     self.crashes = 0
+    self.is_told = False
+    self._crash_frames = 0
     self._prepare = prepare
     self._is_done = is_done
     self._before = _end_with_parent if ends_with_parent else None
     self._process = None
-    self._is_told = False
     self.state = 'done' if is_done() else 'waiting'
 
   @property
@@ -201,7 +204,6 @@ class ManagedRun:
             pass_fds=[lock])
     finally:
       os.close(lock)
-    self._is_told = False
     self.state = 'running'
 
   def _acquire(self):
@@ -221,25 +223,31 @@ class ManagedRun:
         os.close(lock)
         self.state = 'done' if self._is_done() else 'waiting'
     elif self.state == 'running' and self._process.poll() is not None:
+      was_told, self.is_told = self.is_told, False
       if self._is_done():
         self.state = 'done'
         return
       # A process that has just begun does not listen yet.
-      ends_as_told = self._is_told and (
-          self._process.returncode in (0, -signal.SIGTERM))
-      self.crashes += not ends_as_told
+      if not was_told or self._process.returncode not in (0, -signal.SIGTERM):
+        self._count_crash()
       self.state = 'waiting' if self.crashes <= MAX_RETRIES else 'failed'
+
+  def _count_crash(self):
+    frames = checkpoint_files.newest_frames(self.logdir)
+    self.crashes = self.crashes + 1 if frames <= self._crash_frames else 1
+    self._crash_frames = frames
 
   def terminate(self):
     """Lets the process, if there is one, save and end."""
-    if self.state == 'running' and not self._is_told:
-      self._is_told = True
+    if self.state == 'running' and not self.is_told:
+      self.is_told = True
       self._process.terminate()
 
   def wait(self):
     """Waits for the process, if there is one."""
     if self.state == 'running':
       self._process.wait()
+      self.is_told = False
       self.state = 'done' if self._is_done() else 'waiting'
 
 

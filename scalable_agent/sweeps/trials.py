@@ -1,9 +1,11 @@
 """Makes runs of a sweep's trials, and chooses among them."""
 
+import dataclasses
 import json
 import os
 import sys
 
+from scalable_agent import config as config_lib
 from scalable_agent.config import ConfigError
 from scalable_agent.files import whole_file
 from scalable_agent.process import machine_memory
@@ -13,6 +15,8 @@ from scalable_agent.sweeps import run_processes
 from scalable_agent.training import logdir as logdir_lib
 
 EXPERIMENT = 'scalable_agent.experiment'
+# With more of these, all runs of a sweep are longer.
+_MAY_GROW = ('total_environment_frames',)
 
 
 def experiment_command(arguments, settings):
@@ -72,6 +76,27 @@ def _check_mark(trial, logdir):
         '--sample_seed.')
 
 
+def _check_settings(config):
+  """Refuses to go on with a run as another agent: its sweep would be mixed.
+
+  Raises:
+    ConfigError: It is so.
+  """
+  found = logdir_lib.read_config(config.logdir, config.mode)
+  if not found or config.mode != 'train':
+    return
+  # Through JSON, so that tuples compare as the lists they were written as.
+  values = json.loads(json.dumps(dataclasses.asdict(config)))
+  was, now = (config_lib.effective_values(content, config_lib.AGENT)
+              for content in (found, values))
+  for name in sorted(now):
+    if name not in _MAY_GROW and was.get(name) != now[name]:
+      raise ConfigError(
+          f'--{name}={now[name]} cannot work: {config.logdir} was begun with '
+          f'{was.get(name)}. Runs of a sweep have the same flags, but for what '
+          'varies. Choose another --logdir.')
+
+
 def make_run(trial, config, arguments, ends_with_parent=False):
   """Makes the run of a trial.
 
@@ -95,6 +120,7 @@ def make_run(trial, config, arguments, ends_with_parent=False):
                       'tests.')
   logdir_lib.check(config, {})
   _check_mark(trial, config.logdir)
+  _check_settings(config)
   is_done = (run_processes.is_tested if config.mode == 'test' else
              run_processes.is_trained)
   settings = dict(grid.settings_of(trial), logdir=config.logdir)
@@ -128,6 +154,11 @@ def choose_best(trials, logdir, count):
   for trial in trials:
     variant, sample = outcomes.split(trial.variant, trial.sample)
     best = outcomes.best_samples(found.get(variant, {}), count)
+    done = found.get(variant, {}).get(sample, {}).get(trial.seed)
+    if done and os.path.basename(done.logdir) != trial.name:
+      raise ConfigError(
+          f'--best={count} cannot work with --seed={trial.seed}, which the '
+          f'first round had ({done.logdir}). Begin with another --seed.')
     if len(best) < count:
       raise ConfigError(
           f'--best={count} cannot work: {len(best)} samples of '

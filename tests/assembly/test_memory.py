@@ -419,3 +419,18 @@ def test_steps_have_to_fit_into_what_others_leave_free(machine, caplog):
   machine(64 * _GB, 10**7)
   with pytest.raises(config_lib.ConfigError, match='Not even --replay_min_'):
     memory.check(_reactor(), _agent(_FRAMES), _FRAMES)
+
+
+def test_weights_that_are_held_back_count(machine):
+  """Of each update within the lag there is a copy."""
+  config = _config(policy_lag=10**6)
+  size = sum(a.nbytes for a in _AGENT.initial_params(1).values())
+  machine(64 * _GB)
+  with pytest.raises(config_lib.ConfigError) as error:
+    memory.check(config, _AGENT, _ATARI)
+  message = str(error.value)
+  assert message.startswith(
+      '--policy_lag=1000000 cannot work: its copies of the weights of ')
+  most = _largest(message)
+  assert .9 < most * size / (.8 * 64 * _GB) <= 1.
+  memory.check(dataclasses.replace(config, policy_lag=most), _AGENT, _ATARI)

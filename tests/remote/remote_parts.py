@@ -123,13 +123,14 @@ class Learner:
   """A service, what it put, and weights."""
 
   def __init__(self, capacity=1000, port=0, host='127.0.0.1',
-               security=NO_SECURITY, agreement=None, **options):
+               security=NO_SECURITY, agreement=None, wrap_put=lambda put: put,
+               **options):
     self.queue = staging.TrajectoryQueue(capacity)
     self.episodes = []
     self.service = service_lib.Service(
         f'{host}:{port}', agreement or make_agreement(), LEVELS,
         unroll_layout(), options.pop('weights_layout', None) or
-        weights_layout(), self.queue.put,
+        weights_layout(), wrap_put(self.queue.put),
         lambda *episode: self.episodes.append(episode), security, **options)
     self.port = self.service.port
     self.service.update(weights_of(0), 0)

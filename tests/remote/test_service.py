@@ -9,6 +9,7 @@ import grpc
 import numpy as np
 import pytest
 
+from scalable_agent.jobs import handover
 from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import protocol
@@ -191,6 +192,36 @@ def test_an_unroll_that_was_sent_again_is_taken_once():
       learner.drain(1)
       time.sleep(.2)
       assert not len(learner.queue)
+
+
+def test_a_gradient_that_was_sent_again_counts_once():
+  """However often the answer is lost, before its update is made and after."""
+  handovers = []
+
+  def wrap_put(put):
+    handovers.append(handover.Handover(put))
+    return handovers[0].put
+
+  with remote_parts.Learner(wrap_put=wrap_put) as learner:
+    (given,) = handovers
+    given.published()  # The first weights.
+    with remote_parts.Raw(learner.port) as raw:
+      session = raw.hello()
+      for sequence in 1, 2:
+        message = remote_parts.put_message(session, sequence, sequence)
+        for _ in range(3):
+          waiting = raw.future('PutUnroll', message)
+          time.sleep(.2)
+          waiting.cancel()
+        again = remote_parts.Thread(raw.unary, 'PutUnroll', message)
+        (unroll,) = learner.take(1)
+        assert remote_parts.same(unroll, remote_parts.make_unroll(sequence))
+        time.sleep(.2)
+        assert again.is_alive() and not len(learner.queue)
+        given.published()
+        assert again.result() == (_OK, b'')
+        assert raw.unary('PutUnroll', message) == (_OK, b'')
+        assert not len(learner.queue)
 
 
 def test_resends_that_nobody_waits_for_end(monkeypatch):

@@ -105,6 +105,24 @@ def test_a_population_is_one_unit_whatever_its_seeds(tmp_path):
       (1, 2, 2.), (11, 2, 12.)]
 
 
+def test_members_are_of_one_population_whatever_they_have_copied(tmp_path):
+  for i, warm_start in enumerate(('', '/tmp/1/ckpt-5')):
+    trial_runs.write(
+        tmp_path, f'a/{i}', [float(i)], [dict(population=2)],
+        {'learning_rate': .1 * (i + 1)}, seed=i, warm_start=warm_start)
+  ((sweep,),) = best_of_sweep.by_condition(
+      _read(tmp_path / 'a')).sweeps.values()
+  assert sweep.agents == 2
+
+
+def test_two_sweeps_of_one_seed_are_refused(tmp_path):
+  """In a comparison by seed they would be one point."""
+  for name in 'a', 'b':
+    _write_sweep(tmp_path, name, [[1.], [2.]], 3, _SHARED)
+  with pytest.raises(ValueError, match=r'two sweeps of the same .*seed \(3\)'):
+    best_of_sweep.by_condition(_read(tmp_path / 'a', tmp_path / 'b'))
+
+
 def _tables(blocks):
   return [block for block in blocks if isinstance(block, tables.Table)]
 

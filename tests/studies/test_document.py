@@ -217,6 +217,16 @@ def test_what_is_unfinished_or_silent_is_named(tmp_path):
   assert f'and are left out: {tmp_path}/silent' in text
 
 
+def test_mixed_agents_are_named(tmp_path):
+  for seed in 1, 2:
+    trial_runs.write(tmp_path, f'{seed}', [1.], seed=seed, unroll_length=seed)
+  text = 'runs of one variant differ in unroll_length'
+  found = outcomes.read_all(tmp_path)
+  assert text in str(document.build(found, ['stability']))
+  # Which keeps them apart.
+  assert text not in str(document.build(found, ['best_of_sweep']))
+
+
 @pytest.mark.parametrize('study, expected', [
     ('best4', 'Error: --study=best4 is no study. Expected best3, stability'),
     ('lag', 'Error: --study=lag needs runs whose sweep varies policy_lag')])

@@ -80,6 +80,27 @@ def test_variants_are_kept_apart(tmp_path):
               (((('num_actors', 16),),), [[1, 2]]), ((), [[1, 2]])]
 
 
+def test_two_of_one_seed_are_refused(tmp_path):
+  """Either would stand in for both."""
+  for name, seed in (('a', 1), ('b', 2), ('c', 1)):
+    trial_runs.write(tmp_path, name, [1.], seed=seed)
+  with pytest.raises(ValueError, match=f'{tmp_path}/a and {tmp_path}/c are of'):
+    outcomes.by_variant(outcomes.read_all(tmp_path))
+
+
+def test_settings_that_nobody_compares_are_found(tmp_path):
+  variants = [{'policy_lag': 0}], [{'policy_lag': 9}]
+  for i in range(4):
+    trial_runs.write(
+        tmp_path, f'{i}', [1.], variants[i % 2], {'epsilon': .1 * i}, seed=i,
+        epsilon=.1 * i, policy_lag=9 * (i % 2), unroll_length=5)
+  assert outcomes.mixed_settings(outcomes.read_all(tmp_path)) == []
+  trial_runs.write(tmp_path, 'other', [1.], variants[1], {'epsilon': 1.},
+                   seed=9, epsilon=1., policy_lag=9, unroll_length=6)
+  assert outcomes.mixed_settings(outcomes.read_all(tmp_path)) == [
+      'unroll_length']
+
+
 def test_the_best_are_found_by_the_seeds_that_all_have(tmp_path):
   """New seeds of some samples do not change which are the best."""
   for i, value in enumerate((3., 9., 5., 7.)):

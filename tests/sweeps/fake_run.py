@@ -34,9 +34,11 @@ def _newest(logdir):
 def main():
   parser = argparse.ArgumentParser()
   for name, kind in (('logdir', str), ('total', int), ('skill', float),
-                     ('secs_per_episode', float), ('warm_start', str)):
+                     ('secs_per_episode', float), ('start_seconds', float),
+                     ('warm_start', str)):
     parser.add_argument(f'--{name}', type=kind, default=None)
   args, _ = parser.parse_known_args()
+  time.sleep(args.start_seconds or 0.)
   stopped = []
   signal.signal(signal.SIGTERM, lambda *unused: stopped.append(1))
   frames = _newest(args.logdir)
@@ -59,12 +61,16 @@ def main():
       lines += [line for line in f.readlines()[1:]
                 if int(line.split(',')[0]) <= frames]
   _write(episodes, ''.join(lines))
-  with open(episodes, 'a') as f:
+  metrics = f'{args.logdir}/metrics.jsonl'
+  _write(metrics, '')
+  with open(episodes, 'a') as f, open(metrics, 'a') as m:
     while frames < args.total and not stopped:
       time.sleep(args.secs_per_episode)
       frames += _FRAMES_PER_EPISODE
       f.write(f'{frames},level,{weights["skill"]},{_FRAMES_PER_EPISODE}\n')
       f.flush()
+      m.write(f'{{"frames": {frames}}}\n')
+      m.flush()
   _write(f'{args.logdir}/ckpt-{frames}.data-00000-of-00001', '')
   _write(f'{args.logdir}/ckpt-{frames}.index', json.dumps(weights))
   sys.exit(0)

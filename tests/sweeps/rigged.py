@@ -9,7 +9,7 @@ _STEPS = 5
 
 
 class Rigged(gymnasium.Env):
-  """Episodes of 5 steps, each rewarded with the first seed."""
+  """Episodes of 5 steps, each rewarded with 1, or 2 from the seed 1000 on."""
 
   observation_space = gymnasium.spaces.Box(0., 1., (3,), np.float32)
   action_space = gymnasium.spaces.Discrete(2)
@@ -18,7 +18,7 @@ class Rigged(gymnasium.Env):
   def reset(self, seed=None, options=None):
     super().reset(seed=seed)
     if self._reward is None:
-      self._reward = float(seed)
+      self._reward = 1. + (seed >= 1000)
     self._step = 0
     return np.zeros(3, np.float32), {}
 

@@ -25,22 +25,24 @@ _SECONDS = 60.
 
 
 def _make(directory, skills, total=400, secs_per_episode=.005, burn_in=0,
-          turn_seconds=1.):
+          turn_seconds=1., start_seconds=0.):
   """A population of fake runs, as another process left it or new."""
   history = evolution.History(os.path.join(directory, 'evolution.jsonl'))
   if not history.records:
     history.add(*[
-        evolution.Record(i, 0, None, None, None, None, dict(cost=float(i + 1)))
+        evolution.Record(i, 0, None, None, None, None,
+                         dict(cost=float(i + 1), rate=float(i + 1)))
         for i in range(len(skills))])
   population = members_lib.Population(
       history, lambda episodes: episodes[-1].episode_return, burn_in,
-      _EPISODES, turn_seconds, seed=1)
+      _EPISODES, turn_seconds, adapt=('cost',), seed=1)
   for i, skill in enumerate(skills):
     logdir = os.path.join(directory, str(i))
 
     def make_command(settings, logdir=logdir, skill=skill):
       own = dict(settings, logdir=logdir, skill=skill, total=total,
-                 secs_per_episode=secs_per_episode)
+                 secs_per_episode=secs_per_episode,
+                 start_seconds=start_seconds)
       return [sys.executable, _FAKE,
               *(f'--{name}={value}' for name, value in own.items())]
 
@@ -106,7 +108,9 @@ def test_the_weights_and_parameters_of_the_better_are_copied_once(ready):
               record.member == 0]
   assert (first.score, first.drawn, first.drawn_score) == (1., 1, 50.)
   assert first.donor_frames >= 60
-  # The donor's cost, or that changed by the factor.
+  # It has its own rate, which does not evolve, and the donor's cost, or that
+  # changed by the factor.
+  assert first.parameters['rate'] == 1.
   donors = [record.parameters['cost'] for record in records
             if record.member == 1]
   assert any(first.parameters['cost'] / cost == pytest.approx(factor)
@@ -216,6 +220,24 @@ def test_more_members_than_cores_take_turns(tmp_path):
   assert any(0 < least and most < 100 for least, _, most in frames)
   assert [_weights(tmp_path, i)[0] for i in range(3)] == [100] * 3
   assert [member.run.crashes for member in population.members] == [0] * 3
+
+
+def test_a_turn_begins_with_the_first_frames(tmp_path):
+  """However long a start takes: else nobody would ever get any further."""
+  population = _make(tmp_path, (1.,) * 3, total=60, secs_per_episode=.02,
+                     burn_in=10 ** 9, turn_seconds=.1, start_seconds=.5)
+  _run(population, parallel=1)
+  assert [_weights(tmp_path, i)[0] for i in range(3)] == [60] * 3
+
+
+def test_no_more_leave_than_wait(tmp_path):
+  population = _make(tmp_path, (1.,) * 4, total=200, secs_per_episode=.05,
+                     burn_in=10 ** 9, turn_seconds=.2)
+  told = []
+  _run(population, parallel=3, on_poll=lambda: told.append(
+      sum(member.run.is_told for member in population.members)))
+  assert max(told) == 1
+  assert [_weights(tmp_path, i)[0] for i in range(4)] == [200] * 4
 
 
 _CONTROLLER = '''

@@ -91,6 +91,15 @@ def test_a_crash_is_tried_again_twice(tmp_path, ending):
   assert fails.last_words() == 'out of cheese'
 
 
+def test_crashes_count_from_the_last_checkpoint_on(tmp_path):
+  """One that gets further each time may crash more often than twice."""
+  run = _make_run(
+      tmp_path, 'n=$(wc -l < starts); touch ckpt-$((n > 4 ? 4 : n)).index; '
+      'exit 1')
+  _run([run])
+  assert (run.state, run.crashes, _starts(run)) == ('failed', 3, 6)
+
+
 def test_stop_lets_runs_save(tmp_path):
   """One SIGTERM each; what then is not done is no crash."""
   script = ('trap "echo saved >> saves; {}; exit 0" TERM; touch ready; '
