@@ -172,7 +172,9 @@ def _make_population(starts, score):
       history, score, FLAGS.burn_in_frames, FLAGS.episodes, FLAGS.turn_secs,
       FLAGS.adapt, FLAGS.seed)
   arguments = [
-      *trials.memory_arguments(min(FLAGS.parallel, FLAGS.population)),
+      *trials.memory_arguments(
+          min(FLAGS.parallel, FLAGS.population),
+          shared_replay.MEMORY_SHARE_OF_RUNS if FLAGS.share_replay else 1.),
       *experiment.given_arguments(without=_OWN)]
   variant = [dict(population=FLAGS.population)]
   shared = {}

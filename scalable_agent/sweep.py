@@ -102,7 +102,9 @@ def _make_runs(trials):
   """
   # Of two flags of one name the last wins: that of the trial, as for --seed.
   arguments = [
-      *trials_lib.memory_arguments(min(FLAGS.parallel, len(trials))),
+      *trials_lib.memory_arguments(
+          min(FLAGS.parallel, len(trials)),
+          shared_replay.MEMORY_SHARE_OF_RUNS if FLAGS.share_replay else 1.),
       *experiment.given_arguments(without=('logdir',))]
   changes = {}
   if FLAGS.share_replay:

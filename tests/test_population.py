@@ -130,7 +130,9 @@ def test_members_share_a_replay_job(tmp_path, monkeypatch):
   hosts = {[a for a in command if a.startswith('--replay_host=')][-1]
            for command in (*commands, job._run._prepare())}
   assert len(commands) == 2 and len(hosts) == 1
-  assert '--memory_gb=1.500000' in commands[0]
+  # The job has half of the memory, and the members share the other half.
+  assert '--memory_gb=1.500000' in job._run._prepare()
+  assert '--memory_gb=0.750000' in commands[0]
 
 
 def test_another_population_is_refused(tmp_path, monkeypatch):

@@ -85,6 +85,28 @@ def test_the_replay_job_knows_how_many_runs_will_come(tmp_path, monkeypatch):
   assert '--replay_agents=3' in job._run._prepare()
 
 
+def test_the_replay_job_and_the_runs_share_the_memory(tmp_path, monkeypatch):
+  monkeypatch.setattr(
+      sweep.trials_lib.machine_memory, 'free_bytes', lambda: 6 * 10**9)
+  jobs, commands = [], []
+  monkeypatch.setattr(
+      sweep.shared_replay.SharedReplay, 'check',
+      lambda job: jobs.append(job))  # pylint: disable=unnecessary-lambda
+
+  def finish(runs, *unused_args, on_poll):
+    on_poll()
+    for run in runs:
+      os.makedirs(run.logdir)
+      commands.append(run._prepare())
+
+  monkeypatch.setattr(sweep.program, 'finish', finish)
+  _main(tmp_path, '--vary=learning_rate=0.001,0.002,0.003', *_SHARED,
+        '--parallel=3')
+  assert '--memory_gb=3.000000' in jobs[0]._run._prepare()
+  assert len(commands) == 3
+  assert all('--memory_gb=1.000000' in command for command in commands)
+
+
 def test_runs_share_the_memory_out_unless_the_user_does(tmp_path, monkeypatch):
   """No more of them than go at the same time, and no less than all of it."""
   monkeypatch.setattr(

@@ -105,7 +105,9 @@ def _check_replay(config):
   _require(config, config.train_on_new or config.num_replayed_unrolls,
            'train_on_new', 'without --replay_proportion there would be nothing '
            'to train on')
-  _require(config, config.replay_state == 'stored' or config.use_lstm,
+  # The replay job does not know the networks of its learners.
+  _require(config, config.replay_state == 'stored' or config.use_lstm or
+           config.is_replay_job,
            'replay_state', 'without an LSTM there are no states, which '
            '--use_lstm has')
   _require(config, config.entropy_on_replay or config.train_on_new,

@@ -47,14 +47,22 @@ class EpisodeBuffer:
                         self._ring.numbers.start,
                         [old.stream for old in removed])
 
-  def draw(self):
-    """Draws a `DrawnEpisode` uniformly; None if no episode is whole yet."""
+  def draw(self, count):
+    """Draws `DrawnEpisode`s uniformly and independently.
+
+    Args:
+      count: How many, an int.
+
+    Returns:
+      A list; an empty one if no episode is whole yet.
+    """
     with self._lock:
       if not self._index.episodes:
-        return None
-      episode = self._random.choice(self._index.episodes)
-      return DrawnEpisode([self._ring.draw(n) for n in episode.numbers],
-                          episode.offset, episode.num_steps)
+        return []
+      return [
+          DrawnEpisode([self._ring.draw(n) for n in episode.numbers],
+                       episode.offset, episode.num_steps)
+          for episode in self._random.choices(self._index.episodes, k=count)]
 
   def take_gauges(self):
     """Returns a dict of values to log, see `ring.Ring`."""

@@ -6,7 +6,9 @@ acted with is of old weights, or of another agent, to which it means nothing.
 So each episode is replayed from its beginning.
 """
 
+import collections
 import functools
+import itertools
 
 import tensorflow as tf
 import tree
@@ -36,10 +38,11 @@ class Replayer:
     self._agent = agent
     self._unroll_length = unroll_length
     self._weights = None
+    # A `_Slot` each, or None where another episode is to be drawn.
     self._slots = []
     # Of each slot, [R, ...]: before what it gave last.
     self._states = None
-    self._last = None
+    self._last = []
 
     @functools.partial(tf.function, autograph=False, jit_compile=jit_compile)
     def advance(weights, actions, env_outputs, states):
@@ -69,27 +72,26 @@ class Replayer:
 
     Returns:
       A list of R `ActorOutput`s, each with its core state; an empty one while
-      there is no whole episode.
+      there is no whole episode to draw.
     """
     if not self._slots:
-      episodes = [self._buffer.draw() for _ in range(count)]
-      if None in episodes:
-        return []
-      self._slots = list(map(_Slot, episodes))
+      self._slots = [None] * count
       self._states = self._agent.initial_state(count)
-    else:
+    if self._last:
       self._step()
-    self._last = [
-        packed_unrolls.cut(*slot.where(self._unroll_length))
-        for slot in self._slots]
+    self._fill()
+    if None in self._slots:
+      return []
+    self._last = [slot.cut() for slot in self._slots]
     return [
         unroll._replace(agent_state=tree.map_structure(
             lambda a: a[i], self._states))
         for i, unroll in enumerate(self._last)]
 
   def _step(self):
-    """Goes on behind the last unrolls, or in another episode."""
+    """Goes on behind the last unrolls, or to the end of the episode."""
     batch = staging.stack_time_major(self._last)
+    self._last = []
     # The last entry is the first of the next unroll.
     actions, env_outputs = tree.map_structure(
         lambda a: a[:-1],
@@ -97,15 +99,27 @@ class Replayer:
     self._states = self._advance(
         self._weights, actions, env_outputs, self._states)
     for i, slot in enumerate(self._slots):
-      slot.num_done += self._unroll_length
-      if slot.num_done >= slot.episode.num_steps:
-        self._slots[i] = _Slot(self._buffer.draw() or slot.episode)
+      slot.advance(self._unroll_length)
+      if slot.num_left <= 0:
+        self._slots[i] = None
         for states in tree.flatten(self._states):
           states[i] = 0.
 
+  def _fill(self):
+    """Draws episodes for slots without one, as far as there are any."""
+    empty = [i for i, slot in enumerate(self._slots) if slot is None]
+    if empty:
+      for i, episode in zip(empty, self._buffer.draw(len(empty))):
+        self._slots[i] = _Slot(episode)
+
   def take_gauges(self):
-    """Returns a dict of values to log, see the buffer."""
-    return self._buffer.take_gauges()
+    """Returns a dict of values to log, see the buffer.
+
+    `replaying_mb` is what episodes take that are being replayed. The buffer may
+    have these unrolls too.
+    """
+    return dict(self._buffer.take_gauges(), replaying_mb=sum(
+        slot.num_bytes for slot in tuple(self._slots) if slot) / 1e6)
 
   def close(self):
     """Closes the buffer."""
@@ -113,13 +127,27 @@ class Replayer:
 
 
 class _Slot:
-  """An episode that is being replayed, and how many of its steps were."""
+  """What is left of an episode that is being replayed.
+
+  Attributes:
+    num_left: Its steps from here on, an int; below 1 at its end.
+    num_bytes: What its unrolls take that are still needed.
+  """
 
   def __init__(self, episode):
-    self.episode = episode
-    self.num_done = 0
+    """Initializes it with an `episode_buffer.DrawnEpisode`, at its beginning."""
+    self.num_left = episode.num_steps
+    self._unrolls = collections.deque(episode.unrolls)
+    self._offset = episode.offset
+    self.num_bytes = sum(map(packed_unrolls.size, episode.unrolls))
 
-  def where(self, unroll_length):
-    """Returns the packed unrolls to cut the next one out of, and where."""
-    first, offset = divmod(self.episode.offset + self.num_done, unroll_length)
-    return self.episode.unrolls[first:first + (2 if offset else 1)], offset
+  def cut(self):
+    """Returns the next `ActorOutput`."""
+    return packed_unrolls.cut(
+        list(itertools.islice(self._unrolls, 2 if self._offset else 1)),
+        self._offset)
+
+  def advance(self, unroll_length):
+    """Goes on by an unroll."""
+    self.num_left -= unroll_length
+    self.num_bytes -= packed_unrolls.size(self._unrolls.popleft())

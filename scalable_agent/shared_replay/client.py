@@ -141,7 +141,8 @@ class Client:
 
   def request(self, count):
     """Asks for unrolls, which `receive` then returns as they were sent."""
-    self._send('Draw', lambda session: protocol.encode_draw(session, count))
+    self._send(
+        'Draw', lambda session: [protocol.encode_draw(session, count)])
 
   def receive(self):
     """Returns the next message of unrolls, bytes, see `protocol.split`.
@@ -152,49 +153,88 @@ class Client:
     """
     return self._receive('Draw')
 
-  def draw(self):
-    """Draws a `DrawnEpisode` uniformly; None if no episode is whole yet.
+  def draw(self, count):
+    """Draws `DrawnEpisode`s uniformly and independently.
+
+    Args:
+      count: How many, an int.
+
+    Returns:
+      A list, of fewer if no episode is whole any more.
 
     Raises:
       Refused, Closed.
     """
-    return self._wait_for(' for an episode', self._draw_episode)
+    return self._wait_for(' for an episode', lambda: self._draw_episodes(count))
 
-  def _draw_episode(self):
-    while True:
+  def _draw_episodes(self, count):
+    drawn = []
+    while len(drawn) < count:
       try:
-        self._send('Episode', protocol.encode_session)
-        episode = self._read(
-            protocol.decode_episode, self._receive('Episode'))
-        if episode is None:
-          return None
-        offset, num_steps, numbers = episode
-        unrolls = self._fetch(numbers)
-        # The oldest may have made room meanwhile.
-        if unrolls is not None:
-          return episode_buffer.DrawnEpisode(unrolls, offset, num_steps)
+        # All are asked for before the first is waited for.
+        wanted = count - len(drawn)
+        self._send('Episode', lambda session: [
+            protocol.encode_session(session)] * wanted)
+        episodes = [
+            self._read(protocol.decode_episode, self._receive('Episode'))
+            for _ in range(wanted)]
+        found = [episode for episode in episodes if episode]
+        fetched = self._fetch([numbers for _, _, numbers in found])
+        # The oldest may have made room meanwhile; then others are drawn.
+        drawn += [
+            episode_buffer.DrawnEpisode(unrolls, offset, num_steps)
+            for (offset, num_steps, _), unrolls in zip(found, fetched)
+            if unrolls is not None]
+        if len(found) < wanted:
+          break
       except stream_lib.Broken:
         pass
+    return drawn
 
-  def _fetch(self, numbers):
-    """Returns packed unrolls, a list; None if one is gone."""
-    found = []
-    for start in range(0, len(numbers), protocol.MAX_FETCHED):
-      part = numbers[start:start + protocol.MAX_FETCHED]
-      self._send('Fetch', lambda session: protocol.encode_fetch(session, part))
-      left = len(part)
+  def _fetch(self, episodes):
+    """Fetches unrolls by number.
+
+    Args:
+      episodes: A list of lists of numbers.
+
+    Returns:
+      For each a list of packed unrolls; None if one of them is gone.
+    """
+    most = protocol.MAX_FETCHED
+    messages = [[numbers[start:start + most]
+                 for start in range(0, len(numbers), most)]
+                for numbers in episodes]
+    self._send('Fetch', lambda session: [
+        protocol.encode_fetch(session, part)
+        for parts in messages for part in parts])
+    return [self._receive_fetched(list(map(len, parts))) for parts in messages]
+
+  def _receive_fetched(self, lengths):
+    """Returns packed unrolls, a list; None if one is gone.
+
+    Args:
+      lengths: How many each message asked for that is to be answered.
+    """
+    found, is_whole = [], True
+    for left in lengths:
       while left:
         some = self._receive_unrolls('Fetch')
         if not some:
-          return None
+          is_whole = False
+          break
         left -= len(some)
         if left < 0:
           raise self._bad('more unrolls')
         found += map(packed_unrolls.pack, some)
-    return found
+    return found if is_whole else None
 
-  def _send(self, method, make_message):
-    """Sends a message over the method's stream, another one if need be."""
+  def _send(self, method, make_messages):
+    """Sends messages over the method's stream, another one if need be.
+
+    Args:
+      method: Its name.
+      make_messages: A function of the session's number that returns a list.
+    """
     connection = self._link.connect()
     stream, of = self._streams.get(method, (None, None))
     if of is not connection:
@@ -202,7 +242,8 @@ class Client:
         stream.close()
       stream = self._link.open_stream(method, connection)
       self._streams[method] = stream, connection
-    stream.send(make_message(connection.session))
+    for message in make_messages(connection.session):
+      stream.send(message)
 
   def _receive(self, method):
     stream, _ = self._streams[method]

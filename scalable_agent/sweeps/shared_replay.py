@@ -12,6 +12,8 @@ from scalable_agent.sweeps import trials
 
 # Of its own directory, below that of the runs.
 DIRECTORY = 'replay_job'
+# Of the free memory, what the runs have together. The job has the rest.
+MEMORY_SHARE_OF_RUNS = .5
 # What a replay job depends on: what it shares, and where and how it runs.
 _SETTINGS = config_lib.names(config_lib.REPLAY) + (
     'replay_capacity', 'use_lstm', 'seed', 'log_interval_secs',
@@ -100,6 +102,7 @@ class SharedReplay:
         sys.executable, '-m', trials.EXPERIMENT, '--job_name=replay',
         f'--replay_host={config.replay_host}', f'--logdir={logdir}',
         f'--replay_agents={num_agents}',
+        *trials.memory_arguments(1, 1. - MEMORY_SHARE_OF_RUNS),
         *(f'--{name}={getattr(config, name)}' for name in _SETTINGS)]
     self._run = run_processes.ManagedRun(
         'the replay job', logdir, 0, lambda: command, lambda: False,

@@ -30,18 +30,19 @@ def experiment_command(arguments, settings):
           *(f'--{name}={value}' for name, value in settings.items())]
 
 
-def memory_arguments(num_processes):
+def memory_arguments(num_processes, share=1.):
   """Returns flags that give each run its share of the free memory, a list.
 
   Runs that start together would each find all of it free.
 
   Args:
     num_processes: Runs that go at the same time.
+    share: Of the free memory, what they have together.
   """
   free_bytes = machine_memory.free_bytes()
-  if free_bytes is None or num_processes < 2:
+  if free_bytes is None or (num_processes < 2 and share == 1.):
     return []
-  return [f'--memory_gb={free_bytes / num_processes / 1e9:.6f}']
+  return [f'--memory_gb={share * free_bytes / num_processes / 1e9:.6f}']
 
 
 def mark(logdir, variant, sample):

@@ -236,7 +236,8 @@ class Run:
       self._evaluator.offer(weights, steps, self.learner.frames)
 
   def _publish_to_replay(self, weights):
-    if self._config.replay_state == 'recomputed':
+    if (self._config.replay_state == 'recomputed' and
+        self._config.num_replayed_unrolls):
       self._source.publish(weights)
 
   def policy_lags(self, batch):

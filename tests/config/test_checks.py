@@ -395,6 +395,13 @@ def test_learners_and_their_actors_may_share_replay(values):
   assert not config.is_replay_job and config.shares_replay
 
 
+def test_a_replay_job_recomputes_states_of_networks_it_does_not_know():
+  config = config_lib.resolve(dict(
+      level_name='pong', job_name='replay', replay_host='a:1',
+      replay_state='recomputed', insecure_network=True))
+  assert config.is_replay_job and not config.use_lstm
+
+
 @pytest.mark.parametrize('name', ['a[b', 'a]b', '[ab]', *(
     f'a{c}b' for c in string.punctuation if c not in '/[]')])
 def test_log_directories_that_tensorflow_would_not_find_are_refused(

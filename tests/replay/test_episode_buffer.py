@@ -35,9 +35,9 @@ def _drawn(buffer, length, count):
   """Draws episodes; returns a Counter of name, first entry and length."""
   counts = collections.Counter()
   for _ in range(count):
-    drawn = buffer.draw()
-    if drawn is None:
+    if not (found := buffer.draw(1)):
       return counts
+    (drawn,) = found
     pieces = [packed_unrolls.cut(
         drawn.unrolls[at // length:at // length + (2 if at % length else 1)],
         at % length)
@@ -73,7 +73,7 @@ def test_finds_the_whole_episodes_in_what_is_kept(
   expected = {episode for play in plays for episode in _whole(
       play, num_unrolls, length, num_unrolls - kept[play.name])}
   assert set(_drawn(buffer, length, 12 * len(expected) + 1)) <= expected
-  assert bool(expected) == (buffer.draw() is not None)
+  assert len(buffer.draw(3)) == (3 if expected else 0)
   assert len(buffer._index.episodes) == len(expected)
 
 
@@ -133,7 +133,7 @@ def test_an_episode_longer_than_the_buffer_is_never_drawn():
   buffer = episode_buffer.EpisodeBuffer(10, 5, seed=1)
   for k in range(100):
     buffer.extend([play.unroll(k, 5)])
-    assert buffer.draw() is None
+    assert buffer.draw(2) == []
     assert buffer.take_gauges()['replay_unrolls'] == min(k + 1, 10)
   (stream,) = buffer._index.streams.values()
   assert len(stream.numbers) <= 11
@@ -152,7 +152,7 @@ def test_ages_are_those_of_the_unrolls():
   play.done[[4, 8]] = True
   buffer = episode_buffer.EpisodeBuffer(100, 5, seed=1)
   buffer.extend([play.unroll(k, 5) for k in range(6)])
-  while buffer.draw().offset != 4:
+  while buffer.draw(1)[0].offset != 4:
     buffer.take_gauges()
   # From entry 4 to 8 it is cut out of unrolls 0 and 1.
   assert buffer.take_gauges()['replay_age_mean'] == pytest.approx(4.5)

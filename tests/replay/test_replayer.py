@@ -140,6 +140,40 @@ def test_an_episode_in_progress_is_replayed_to_its_end():
   assert entries == list(range(0, 60, 5))
 
 
-def test_gauges_are_the_buffers():
-  _, replayer = _make(_CountingAgent(), num_plays=1, num_unrolls=4)
-  assert replayer.take_gauges()['replay_unrolls'] == 4
+def test_while_there_is_no_other_episode_nothing_is_replayed_twice():
+  """An environment ends no more, and its last episode has made room."""
+  play = episodes.Play(0, 301, seed=0, end_probability=0.)
+  play.done[[20, 60, 245, 260]] = True
+  replayer = replayer_lib.Replayer(
+      episode_buffer.EpisodeBuffer(20, _T, 0), _CountingAgent(), _T)
+  replayer.publish(dict(one=tf.constant(1.)))
+  replayer.extend([play.unroll(k, _T) for k in range(15)])
+  # Both episodes, of 4 and of 8 unrolls.
+  while {slot and slot.num_left for slot in replayer._slots} != {20, 40}:
+    replayer._slots = []
+    replayer._last = []
+    replayer.sample(2)
+  replayer.extend([play.unroll(k, _T) for k in range(15, 36)])
+  found = [sorted(episodes.entry_of(u)[1] for u in replayer.sample(2))
+           for _ in range(8)]
+  assert found == [[5 * k, 20 + 5 * k] for k in range(1, 4)] + [[]] * 5
+  # The one that was not over goes on, beside another one.
+  replayer.extend([play.unroll(k, _T) for k in range(36, 56)])
+  assert sorted(episodes.entry_of(u)[1] for u in replayer.sample(2)) == [
+      40, 245]
+
+
+def test_gauges_are_the_buffers_and_what_is_left_of_episodes():
+  play = episodes.Play(0, 101, seed=0, end_probability=0.)
+  play.done[37] = True
+  replayer = replayer_lib.Replayer(
+      episode_buffer.EpisodeBuffer(100, _T, 0), _CountingAgent(), _T)
+  replayer.publish(dict(one=tf.constant(1.)))
+  replayer.extend([play.unroll(k, _T) for k in range(15)])
+  gauges = replayer.take_gauges()
+  assert (gauges['replay_unrolls'], gauges['replaying_mb']) == (15, 0)
+  each = gauges['replay_mb'] / 15
+  for left in (8, 7, 6, 5, 4, 3, 2, 1, 8, 7):
+    assert replayer.sample(2)
+    assert replayer.take_gauges()['replaying_mb'] == pytest.approx(
+        2 * left * each)

@@ -86,9 +86,9 @@ def test_states_are_recomputed_along_the_episodes_of_all():
 def test_without_a_whole_episode_there_is_nothing():
   play = episodes.Play(0, 101, seed=0, end_probability=0.)
   with _job() as job, _client(job, 'a') as client:
-    assert client.draw() is None
+    assert client.draw(3) == []
     _insert(client, [play], 20)
-    assert client.draw() is None
+    assert client.draw(3) == []
 
 
 def test_a_long_episode_comes_in_several_messages(monkeypatch):
@@ -97,14 +97,18 @@ def test_a_long_episode_comes_in_several_messages(monkeypatch):
   play.done[[3, 170]] = True
   with _job() as job, _client(job, 'a') as client:
     _insert(client, [play], 40)
-    drawn = client.draw()
-    # One of the two that are whole: the first has three steps.
-    while drawn.num_steps == 3:
-      drawn = client.draw()
-    assert (drawn.offset, drawn.num_steps, len(drawn.unrolls)) == (3, 167, 35)
+    # The two that are whole, each a few times.
+    drawn = client.draw(30)
+    assert {(episode.offset, episode.num_steps, len(episode.unrolls))
+            for episode in drawn} == {(0, 3, 1), (3, 167, 35)}
+    assert len(drawn) == 30
+    for episode in drawn:
+      assert int(episode.unrolls[-1].policy_version) == len(episode.unrolls) - 1
 
 
-def test_an_episode_that_has_made_room_meanwhile_is_not_drawn(monkeypatch):
+@pytest.mark.parametrize('num_late', [4, 8])
+def test_an_episode_that_has_made_room_meanwhile_is_not_drawn(
+    monkeypatch, num_late):
   """Between the answer that says which unrolls it is in and their coming."""
   plays = [episodes.Play(0, 41, seed=0, end_probability=1.),
            episodes.Play(1, 41, seed=0, end_probability=1.)]
@@ -116,10 +120,15 @@ def test_an_episode_that_has_made_room_meanwhile_is_not_drawn(monkeypatch):
       rounds.append(numbers)
       if len(rounds) == 1:
         with _client(job, 'b') as b:
-          _insert(b, plays[1:], 8)
+          _insert(b, plays[1:], num_late)
       return fetch(numbers)
 
     monkeypatch.setattr(a, '_fetch', late)
-    drawn = a.draw()
-    assert len(rounds) == 2 and max(rounds[0]) < 8 <= min(rounds[1])
-    assert {u.level_name for u in drawn.unrolls} == {'level_1'}
+    drawn = a.draw(20)
+    assert len(drawn) == 20
+    # Those alone are drawn anew that are gone.
+    first, *others = rounds
+    gone = sum(min(numbers) < num_late for numbers in first)
+    assert 0 < gone and [len(numbers) for numbers in others] == [gone]
+    assert {u.level_name for episode in drawn for u in episode.unrolls} == (
+        {'level_1'} if num_late == 8 else {'level_0', 'level_1'})

@@ -90,6 +90,16 @@ def _train(run, num_updates=1):
     run.train_on(run.next_batch(signals.Stop()))
 
 
+def test_states_to_recompute_need_no_replay(tmp_path):
+  """A sweep over the share that is replayed begins with none."""
+  run, _ = _make_run(tmp_path, '--use_lstm', '--replay_state=recomputed')
+  try:
+    run.train_on(run.next_batch(signals.Stop()))
+    assert run.learner.steps == 1
+  finally:
+    run.close()
+
+
 def test_nothing_is_written_before_the_first_batch(tmp_path):
   """A run that gets none leaves the directory to another."""
   run, _ = _make_run(tmp_path)
