@@ -21,6 +21,7 @@ _REWARDS = 2., 5.
 _MU = np.array([.9, .1], np.float32)
 _OTHER_REWARD = -5.
 _INFINITE = np.float32(np.inf)
+_RATE = .05
 
 
 def _rows(num_contexts):
@@ -29,7 +30,7 @@ def _rows(num_contexts):
 
 
 @functools.lru_cache
-def _trainer(num_contexts):
+def _trainer(num_contexts, exact_value):
   """Returns a compiled function that trains, see `_train`."""
   context, is_new, action = _rows(num_contexts)
   rewards = np.where(
@@ -48,6 +49,10 @@ def _trainer(num_contexts):
     probabilities = tf.gather(tf.nn.softmax(behaviour)[0], action, batch_dims=1)
     weights = tf.stop_gradient(probabilities) / num_contexts * tf.where(
         is_new == 1, share_new, 1. - share_new)
+    if exact_value:
+      value = tf.stop_gradient(tf.where(
+          context == 0, tf.reduce_sum(tf.nn.softmax(logits) * _REWARDS),
+          _OTHER_REWARD))
     values = tf.broadcast_to(value, [1, len(action)])
     returns = vtrace.from_logits(
         tf.stop_gradient(behaviour), tf.stop_gradient(target), action[None],
@@ -62,24 +67,26 @@ def _trainer(num_contexts):
             tf.sqrt(weights) * (returns.vs - values)))
 
   @functools.partial(tf.function, autograph=False, jit_compile=True)
-  def train(share_new, threshold, rho_bar, rate, value_rate, num_updates):
+  def train(logits, share_new, threshold, rho_bar, value_rate, num_updates):
     def update(i, logits, value):
       with tf.GradientTape() as tape:
         tape.watch([logits, value])
         total = loss(logits, value, share_new, threshold, rho_bar)
-      for_logits, for_value = tape.gradient(total, [logits, value])
-      return i + 1, logits - rate * for_logits, value - value_rate * for_value
+      for_logits, for_value = tape.gradient(
+          total, [logits, value],
+          unconnected_gradients=tf.UnconnectedGradients.ZERO)
+      return i + 1, logits - _RATE * for_logits, value - value_rate * for_value
 
     _, logits, value = tf.while_loop(
         lambda i, *_: i < num_updates, update,
-        (0, tf.zeros([2]), tf.zeros([])))
+        (0, logits, tf.zeros([])))
     return tf.nn.softmax(logits), value
 
   return train
 
 
 def _train(num_contexts, share_new, threshold=_INFINITE, rho_bar=1.,
-           value_rate=.25, num_updates=20_000):
+           value_rate=.25, exact_value=False, start=.5, num_updates=20_000):
   """Trains a softmax policy, and a critic that has one value for all contexts.
 
   Args:
@@ -89,14 +96,18 @@ def _train(num_contexts, share_new, threshold=_INFINITE, rho_bar=1.,
     threshold: Of the trust region.
     rho_bar: Truncates the importance weights of both losses.
     value_rate: Learning rate of the critic; 0 leaves it at 0, no baseline.
+    exact_value: Whether the baseline is the value of the policy in each context
+      in place of the critic's.
+    start: The probability of the better action at the start.
     num_updates: An int.
 
   Returns:
     The probability of the better action.
   """
   arguments = [np.float32(x) for x in (
-      share_new, threshold, rho_bar, .05, value_rate)]
-  policy, _ = _trainer(num_contexts)(*arguments, np.int32(num_updates))
+      np.log([1. - start, start]), share_new, threshold, rho_bar, value_rate)]
+  policy, _ = _trainer(num_contexts, exact_value)(
+      *arguments, np.int32(num_updates))
   return float(policy[1])
 
 
@@ -138,6 +149,31 @@ def test_a_trust_region_in_the_bandit(threshold, expected):
 
 def test_a_critic_that_sees_the_context_suffices():
   assert _train(1, 0.) > .99
+
+
+@pytest.mark.parametrize('num_contexts', [1, 2])
+def test_the_exact_value_suffices(num_contexts):
+  """With the value of the policy itself as baseline no own action is needed."""
+  assert _train(num_contexts, 0., exact_value=True) > .99
+
+
+@pytest.mark.parametrize('start', [.01, .1, .3, .5, .7, .9, .99])
+def test_an_update_with_the_exact_value(start):
+  """Biased in size, but it favours the better action wherever it starts.
+
+  Each action's advantage is weighed by min(mu, pi). Without a baseline its
+  reward takes the place of that, and beyond 0.25 this leads the wrong way.
+  """
+  pi = np.array([1. - start, start])
+  advantages = np.minimum(_MU, pi) * (_REWARDS - pi @ _REWARDS)
+  expected = _RATE * (advantages - pi * advantages.sum())
+  weights = pi * np.exp(expected)
+  found = _train(1, 0., exact_value=True, start=start, num_updates=1)
+  np.testing.assert_allclose(
+      found, weights[1] / weights.sum(), rtol=0., atol=3e-7)
+  assert found > start
+  without = _train(1, 0., value_rate=0., start=start, num_updates=1)
+  assert (without > start) == (start < .25)
 
 
 @pytest.mark.parametrize('share_new, threshold, rho_bar, expected', [

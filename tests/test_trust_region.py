@@ -20,11 +20,19 @@ def _softmax(logits):
   return weights / weights.sum(-1, keepdims=True)
 
 
+def _kl(p, q):
+  return np.sum(p * np.log(p / q), -1)
+
+
+def _implied(mu, pi, rho_bar):
+  truncated = np.minimum(rho_bar * mu, pi)
+  return truncated / truncated.sum(-1, keepdims=True)
+
+
 def _slow_relevance(mu, pi, rho_bar):
-  """KL(pi || implied policy) of one state by its definition, in float64."""
-  truncated = [min(rho_bar * m, p) for m, p in zip(mu, pi)]
-  implied = [each / sum(truncated) for each in truncated]
-  return sum(p * np.log(p / i) for p, i in zip(pi, implied))
+  """KL(pi || implied policy) by its definition, in float64."""
+  mu, pi = np.array(mu, np.float64), np.array(pi, np.float64)
+  return _kl(pi, _implied(mu, pi, rho_bar))
 
 
 def _relevance(mu, pi, rho_bar=1.):
@@ -142,8 +150,7 @@ def _slow_trusted(inputs, b, rho_bar, rho_pg_bar, lambda_):
     pi = _softmax(inputs['target_policy_logits'][:, j].astype(np.float64))
     v = [*inputs['values'][:, j].astype(np.float64),
          inputs['bootstrap_value'][j]]
-    trust = [float(_slow_relevance(mu[t], pi[t], rho_bar) < b)
-             for t in range(num_steps)]
+    trust = (_slow_relevance(mu, pi, rho_bar) < b).astype(float)
     rho = [pi[t, a] / mu[t, a] for t, a in enumerate(inputs['actions'][:, j])]
     gamma, reward = inputs['discounts'][:, j], inputs['rewards'][:, j]
     vs[:, j] = v
@@ -160,12 +167,17 @@ def _slow_trusted(inputs, b, rho_bar, rho_pg_bar, lambda_):
   return vs[:-1], advantages
 
 
+def _inputs_of_equation_7(spread):
+  return _random_inputs(seed=1, num_steps=8, batch_size=5, spread=spread)
+
+
+@pytest.mark.parametrize('spread', [1., 3.])
 @pytest.mark.parametrize('lambda_', [1., .7])
 @pytest.mark.parametrize('rho_bar, rho_pg_bar', [(1., 1.), (2., .5)])
 @pytest.mark.parametrize('b', [1e-3, .05, .2, 2.])
 def test_targets_and_advantages_are_those_of_equation_7(
-    b, rho_bar, rho_pg_bar, lambda_):
-  inputs = _random_inputs(seed=1, num_steps=8, batch_size=5)
+    b, rho_bar, rho_pg_bar, lambda_, spread):
+  inputs = _inputs_of_equation_7(spread)
   found = vtrace.from_logits(
       **inputs, clip_rho_threshold=rho_bar, clip_pg_rho_threshold=rho_pg_bar,
       lambda_=lambda_, trust_region_threshold=b)
@@ -175,12 +187,56 @@ def test_targets_and_advantages_are_those_of_equation_7(
       found.pg_advantages, advantages, rtol=1e-4, atol=1e-5)
 
 
-def test_some_states_are_left_out_in_that_test():
-  inputs = _random_inputs(seed=1, num_steps=8, batch_size=5)
+@pytest.mark.parametrize('spread', [1., 3.])
+@pytest.mark.parametrize('b', [.05, .2])
+def test_some_states_are_left_out_in_that_test(b, spread):
+  inputs = _inputs_of_equation_7(spread)
   relevance = vtrace.behaviour_relevance(
       inputs['behaviour_policy_logits'], inputs['target_policy_logits'])
-  for b in (.05, .2):
-    assert .1 < np.mean(relevance < b) < .9
+  assert .1 < np.mean(relevance < b) < .9
+
+
+def _other_divergences(mu, pi, rho_bar):
+  """Those that might be taken for the relevance."""
+  implied = _implied(mu, pi, rho_bar)
+  return {'KL(implied || pi)': _kl(implied, pi), 'KL(pi || mu)': _kl(pi, mu),
+          'KL(mu || pi)': _kl(mu, pi)}
+
+
+@pytest.mark.parametrize('rho_bar', [1., 2.])
+@pytest.mark.parametrize('b', [.05, .2])
+def test_another_divergence_leaves_out_others_in_that_test(b, rho_bar):
+  inputs = _inputs_of_equation_7(spread=3.)
+  mu, pi = (_softmax(inputs[f'{name}_policy_logits'].astype(np.float64))
+            for name in ('behaviour', 'target'))
+  trusted = _slow_relevance(mu, pi, rho_bar) < b
+  for name, divergence in _other_divergences(mu, pi, rho_bar).items():
+    assert (trusted != (divergence < b)).any(), name
+
+
+@pytest.mark.parametrize('shape', [(4, 1), (1, 4)])
+def test_the_trust_region_is_of_the_divergence_from_pi(shape):
+  """KL(pi || implied) < b, where KL(implied || pi) leaves out other states."""
+  b = .2
+  mu = np.array([[1 - 1e-6, 1e-6], [.01, .99], [.5, .5], [.99, .01]])
+  pi = np.array([[.95, .05], [.999, .001], [.55, .45], [.01, .99]])
+  trusted = [False, True, True, False]
+  np.testing.assert_array_equal(_slow_relevance(mu, pi, 1.) < b, trusted)
+  others = _other_divergences(mu, pi, 1.)
+  np.testing.assert_array_equal(
+      others['KL(implied || pi)'] < b, [True, False, True, False])
+  np.testing.assert_array_equal(
+      others['KL(pi || mu)'] < b, [False, False, True, False])
+
+  logits = lambda policy: np.log(policy).reshape(*shape, 2).astype(np.float32)
+  zeros = np.zeros(shape, np.float32)
+  found = vtrace.from_logits(
+      logits(mu), logits(pi), np.zeros(shape, np.int32), discounts=zeros,
+      rewards=zeros + 1., values=zeros, bootstrap_value=zeros[0],
+      trust_region_threshold=b)
+  expected = trusted * np.minimum(1., pi / mu)[:, 0]
+  for outcome in (found.vs, found.pg_advantages):
+    np.testing.assert_allclose(outcome, expected.reshape(shape), rtol=1e-5)
 
 
 def _assert_same(found, expected):
@@ -218,10 +274,18 @@ def test_far_off_policy_a_tiny_threshold_leaves_nothing():
 # -- Propositions 4 and 5 -----------------------------------------------------
 
 _STATES, _ACTIONS, _BEHAVIOURS, _GAMMA = 4, 3, 3, .6
+_STEPS = 2
+_all_seeds = pytest.mark.parametrize('seed', range(15))
+_all_rho_bars = pytest.mark.parametrize(
+    'rho_bar, pg_rho_bar', [(1., 2.), (1.5, .5)])
 
 
 class _Mdp:
-  """A random MDP, and policies in it, each [STATES, ACTIONS]."""
+  """A random MDP, and what is known of it by linear solves in float64.
+
+  Policies are [STATES, ACTIONS], the behaviour policies mu_z are
+  [BEHAVIOURS, STATES, ACTIONS], and `trust` is a bool [BEHAVIOURS, STATES].
+  """
 
   def __init__(self, seed):
     rng = np.random.default_rng(seed)
@@ -229,97 +293,196 @@ class _Mdp:
         np.full(_STATES, .5), (_STATES, _ACTIONS))
     self.rewards = rng.normal(size=(_STATES, _ACTIONS))
     self.pi = rng.dirichlet(np.ones(_ACTIONS), _STATES)
-    self.behaviours = [
-        .9 * rng.dirichlet(np.ones(_ACTIONS), _STATES) + .1 / _ACTIONS
-        for _ in range(_BEHAVIOURS)]
+    self.mu = .9 * rng.dirichlet(
+        np.ones(_ACTIONS), (_BEHAVIOURS, _STATES)) + .1 / _ACTIONS
     self.estimate = rng.normal(size=_STATES)
-    self.trust = rng.random((_BEHAVIOURS, _STATES)) < .6
+    self.random_trust = rng.random((_BEHAVIOURS, _STATES)) < .6
+
+  def truncated(self, rho_bar):
+    """mu min(rho_bar, rho), [BEHAVIOURS, STATES, ACTIONS]."""
+    return np.minimum(rho_bar * self.mu, self.pi)
 
   def value_of(self, policy):
-    """By a linear solve."""
     transitions = np.einsum('sa,sat->st', policy, self.transitions)
     rewards = (policy * self.rewards).sum(-1)
     return np.linalg.solve(np.eye(_STATES) - _GAMMA * transitions, rewards)
 
-  def expected_return(self, mu, **settings):
-    """Of endless trajectories of mu, by the functions of the project.
+  def implied_values(self, rho_bar):
+    """V^z, to which V-trace leads without trust, [BEHAVIOURS, STATES]."""
+    return np.array([self.value_of(policy) for policy in _implied(
+        self.mu, self.pi, rho_bar)])
 
-    Every transition is a row of two steps. The second is taken with a reward
-    and an importance weight by which its target is what was found for the next
-    state so far.
+  def q_values(self, next_values):
+    """[..., STATES, ACTIONS]."""
+    return self.rewards + _GAMMA * np.einsum(
+        'sat,...t->...sa', self.transitions, next_values)
+
+  def returns(self, values, trust, rho_bar):
+    """Equation 7 in expectation over endless trajectories of each mu_z.
+
+    It is the solution of a recursion, in which trust is 0 or 1:
+
+        G = V + trust E[min(rho_bar, rho) (r + gamma V' - V)
+                        + gamma min(1, rho) (G' - V')]
 
     Args:
-      mu: The behaviour policy.
-      **settings: Arguments of `vtrace.from_logits`; or `trust`, bool [STATES],
-        for no truncation, and a trust region of these states.
+      values: [STATES], V.
+      trust: See above.
+      rho_bar: A float.
+
+    Returns:
+      [BEHAVIOURS, STATES].
     """
-    s, a, t = (index.ravel() for index in np.indices(
-        (_STATES, _ACTIONS, _STATES)))
-    after = np.full(len(s), 0)
-    pair = lambda first, second: np.stack([first, second]).astype(np.float32)
-    logits = lambda policy: pair(
-        np.log(policy[s]), np.zeros([len(s), _ACTIONS]))
-    trust = settings.pop('trust', None)
-    found = self.estimate
-    for _ in range(25):
-      inputs = dict(
-          discounts=pair(np.full(len(s), _GAMMA), after),
-          rewards=pair(self.rewards[s, a], found[t]),
-          values=pair(self.estimate[s], self.estimate[t]),
-          bootstrap_value=np.zeros([len(s)], np.float32))
-      if trust is None:
-        returns = vtrace.from_logits(
-            logits(mu), logits(self.pi), pair(a, after).astype(np.int32),
-            **inputs, **settings)
-      else:
-        log_rhos = np.where(
-            trust[s], np.log(self.pi[s, a] / mu[s, a]), -np.inf)
-        returns = vtrace.from_importance_weights(
-            pair(log_rhos, after), **inputs, clip_rho_threshold=None)
-      last, found = found, np.zeros(_STATES)
-      np.add.at(found, s,
-                mu[s, a] * self.transitions[s, a, t] * returns.vs[0].numpy())
-    np.testing.assert_allclose(found, last, atol=1e-4)
-    return found
+    deltas = (self.truncated(rho_bar) * (
+        self.q_values(values) - values[:, None])).sum(-1)
+    traces = np.einsum('zsa,sat->zst', self.truncated(1.), self.transitions)
+    return values + np.linalg.solve(
+        np.eye(_STATES) - _GAMMA * trust[..., None] * traces,
+        (trust * deltas)[..., None])[..., 0]
+
+  def trusted_fixed_point(self, trust, rho_bar):
+    """The V that is the mean of its own returns of the mu_z trusted there.
+
+    Where none is trusted, it stays at the estimate.
+    """
+    def update(values):
+      return np.where(
+          trust.any(0), _mean_of_trusted(self.returns(values, trust, rho_bar),
+                                         trust), self.estimate)
+
+    offset = update(np.zeros(_STATES))
+    matrix = np.transpose([update(unit) - offset for unit in np.eye(_STATES)])
+    return np.linalg.solve(np.eye(_STATES) - matrix, offset)
+
+  def found_by_the_project(self, values, returns, mask, **settings):
+    """Means of targets and advantages over all trajectories of `_STEPS` steps.
+
+    Another step, on policy and to the end of the episode, gives the last state
+    the target that is expected of it. So only if no target is wrong are all
+    those of `returns`.
+
+    Args:
+      values: [STATES], V.
+      returns: [BEHAVIOURS, STATES], expected targets.
+      mask: The threshold of the trust region; or what is trusted.
+      **settings: Further arguments of the functions of `vtrace`.
+
+    Returns:
+      Targets [BEHAVIOURS, STATES]; advantages times the probability of their
+      action, [BEHAVIOURS, STATES, ACTIONS].
+    """
+    z, *path = np.indices(
+        (_BEHAVIOURS, _STATES) + (_ACTIONS, _STATES) * _STEPS).reshape(
+            2 + 2 * _STEPS, -1)
+    states, a = np.array(path[::2]), np.array(path[1::2])
+    s, last_state = states[:-1], states[-1]
+    mu, pi = self.mu[z, s], self.pi[s]
+    probabilities = np.prod(
+        self.mu[z, s, a] * self.transitions[s, a, states[1:]], 0)
+
+    def add_step(steps, last):
+      return np.append(steps, np.full_like(steps[:1], last), 0)
+
+    settings.update(
+        discounts=add_step(np.full(a.shape, _GAMMA), 0.),
+        rewards=add_step(self.rewards[s, a], returns[z, last_state]),
+        values=values[states], bootstrap_value=np.zeros(len(z)))
+    if np.ndim(mask):
+      weights = mask[z, s] * self.pi[s, a] / self.mu[z, s, a]
+      with np.errstate(divide='ignore'):
+        found = vtrace.from_importance_weights(
+            np.log(add_step(weights, 1.)), **settings)
+    else:
+      found = vtrace.from_logits(
+          add_step(np.log(mu), 0.), add_step(np.log(pi), 0.), add_step(a, 0),
+          trust_region_threshold=mask, **settings)
+
+    def mean(outcome):
+      result = np.zeros([_BEHAVIOURS, _STATES, _ACTIONS])
+      np.add.at(result, (z, s[0], a[0]), probabilities * outcome[0].numpy())
+      return result
+
+    return mean(found.vs).sum(-1), mean(found.pg_advantages)
+
+  def check_the_project(self, values, trust, rho_bar, pg_rho_bar, b=None):
+    """Asserts that the project finds what equation 7 expects.
+
+    Args:
+      values: [STATES], V.
+      trust: See above.
+      rho_bar: A float, may be infinite.
+      pg_rho_bar: The same for the policy gradient.
+      b: A threshold, by which the project finds out what to trust. With None
+        it is told.
+
+    Returns:
+      Expected targets, see `returns`.
+    """
+    returns = self.returns(values, trust, rho_bar)
+    advantages = trust[..., None] * self.truncated(pg_rho_bar) * (
+        self.q_values(returns) - values[:, None])
+    found = self.found_by_the_project(
+        values, returns, trust if b is None else b, clip_rho_threshold=rho_bar,
+        clip_pg_rho_threshold=pg_rho_bar)
+    for actual, expected in zip(found, (returns, advantages)):
+      np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+    return returns
+
+  def trust_region(self, rho_bar):
+    """Returns a threshold that rejects half of all, and what it leaves."""
+    relevance = _slow_relevance(self.mu, self.pi, rho_bar)
+    b = np.median(relevance)
+    # In float32 the same are rejected.
+    assert np.abs(relevance - b).min() > 1e-5
+    return b, relevance < b
 
 
-@pytest.mark.parametrize('seed', range(3))
+def _mean_of_trusted(outcomes, trust):
+  """[BEHAVIOURS, STATES] to [STATES]; 0 where none is trusted."""
+  return (trust * outcomes).sum(0) / np.maximum(trust.sum(0), 1)
+
+
+@_all_seeds
 def test_proposition_4(seed):
   """Without truncation, any trust region is nearer to the value of pi."""
   mdp = _Mdp(seed)
+  trust = mdp.random_trust
+  returns = mdp.check_the_project(mdp.estimate, trust, np.inf, np.inf)
   value = mdp.value_of(mdp.pi)
   bound = _GAMMA * np.abs(mdp.estimate - value).max()
-  found = [mdp.expected_return(mu, trust=trust)
-           for mu, trust in zip(mdp.behaviours, mdp.trust)]
-  for state in np.flatnonzero(mdp.trust.any(0)):
-    trusted = np.mean([returns[state] for returns, trust in zip(
-        found, mdp.trust) if trust[state]])
-    assert abs(trusted - value[state]) <= bound + 1e-4
+  distance = np.abs(_mean_of_trusted(returns, trust) - value)
+  assert distance[trust.any(0)].max() <= bound + 1e-12
 
 
-@pytest.mark.parametrize('seed', range(3))
-def test_proposition_5(seed):
+@_all_seeds
+@_all_rho_bars
+def test_proposition_5(seed, rho_bar, pg_rho_bar):
   """Towards the values of the implied policies; with <=, where < is printed."""
-  mdp, rho_bar = _Mdp(seed), 1.
-  relevance = np.array([
-      [_slow_relevance(mu[s], mdp.pi[s], rho_bar) for s in range(_STATES)]
-      for mu in mdp.behaviours])
-  b = np.median(relevance)
-  accepted = relevance < b
-  found, fixed_points, rates = [], [], []
-  for mu in mdp.behaviours:
-    found.append(mdp.expected_return(mu, trust_region_threshold=b))
-    truncated = np.minimum(rho_bar * mu, mdp.pi)
-    fixed_points.append(mdp.value_of(
-        truncated / truncated.sum(-1, keepdims=True)))
-    # The bound of IMPALA's appendix A.1, from the first step alone.
-    rates.append(1 - (1 - _GAMMA) * truncated.sum(-1).min())
-  states = np.flatnonzero(accepted.any(0))
-  assert len(states)
-  for state in states:
-    mine = [z for z in range(_BEHAVIOURS) if accepted[z, state]]
-    trusted = np.mean([found[z][state] for z in mine])
-    target = np.mean([fixed_points[z][state] for z in mine])
-    bound = max(rates[z] * np.abs(mdp.estimate - fixed_points[z]).max()
-                for z in mine)
-    assert abs(trusted - target) <= bound + 1e-4
+  mdp = _Mdp(seed)
+  b, trust = mdp.trust_region(rho_bar)
+  returns = mdp.check_the_project(
+      mdp.estimate, trust, rho_bar, pg_rho_bar, b)
+  implied_values = mdp.implied_values(rho_bar)
+  # The bound of IMPALA's appendix A.1, from the first step alone.
+  rates = 1 - (1 - _GAMMA) * mdp.truncated(rho_bar).sum(-1).min(-1)
+  bounds = rates * np.abs(mdp.estimate - implied_values).max(-1)
+  distance = np.abs(_mean_of_trusted(returns - implied_values, trust))
+  assert (distance <= (trust * bounds[:, None]).max(0) + 1e-12).all()
+
+
+@_all_seeds
+@_all_rho_bars
+def test_where_a_trust_region_leads(seed, rho_bar, pg_rho_bar):
+  """Not to the mean of the values of the implied policies that are trusted.
+
+  States that are left out bootstrap from the estimate that all have in common.
+  """
+  mdp = _Mdp(seed)
+  b, trust = mdp.trust_region(rho_bar)
+  fixed_point = mdp.trusted_fixed_point(trust, rho_bar)
+  returns = mdp.check_the_project(fixed_point, trust, rho_bar, pg_rho_bar, b)
+  states = trust.any(0)
+  np.testing.assert_allclose(
+      _mean_of_trusted(returns, trust)[states], fixed_point[states], atol=1e-12)
+  other = _mean_of_trusted(mdp.implied_values(rho_bar), trust)
+  assert np.abs(fixed_point - other)[states].max() > 1e-3
