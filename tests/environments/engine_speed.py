@@ -27,6 +27,7 @@ FLAGS = flags.FLAGS
 
 flags.DEFINE_string('level_name', 'seekavoid_arena_01', 'The level.')
 flags.DEFINE_integer('processes', 8, 'How many processes, of one engine each.')
+flags.DEFINE_integer('minimum_batch_size', 1, 'As for a `ProcessPool`.')
 flags.DEFINE_integer('turns', 5, 'How often each of the two is timed.')
 flags.DEFINE_integer('steps', 500, 'Steps of each environment in a turn.')
 flags.DEFINE_string('level_cache_dir', '', 'As for the experiment.')
@@ -103,7 +104,8 @@ class _Pool:
   def __init__(self):
     self._pool = dmlab.make_pool(
         [FLAGS.level_name] * FLAGS.processes, 0, _HEIGHT, _WIDTH, _REPEATS,
-        level_cache_dir=FLAGS.level_cache_dir, num_processes=FLAGS.processes)
+        level_cache_dir=FLAGS.level_cache_dir, num_processes=FLAGS.processes,
+        minimum_batch_size=FLAGS.minimum_batch_size, timeout_ms=None)
     self._chosen = [_actions(seed) for seed in range(FLAGS.processes)]
     num_ready = 0
     while num_ready < FLAGS.processes:
