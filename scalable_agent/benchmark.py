@@ -161,11 +161,15 @@ def advice(figures, resources, num_cores):
           f'on {limit}. Try {flag[limit]}.')
 
 
+def _name(config):
+  return config.agent if config.agent == 'reactor' else config.architecture
+
+
 def _measure_parts(config, seconds):
   from scalable_agent.throughput import parts
 
   logging.info('Measuring each part of %s on %s alone for %g s',
-               config.architecture, config.level_name, seconds)
+               _name(config), config.level_name, seconds)
   # TensorFlow's threads cannot be changed once it runs, and alone a part may
   # use all cores.
   with concurrent.futures.ProcessPoolExecutor(
@@ -196,7 +200,7 @@ def measure(config, seconds):
   resources = _resources(config, devices)
   figures['ideal'] = ideal_rate(
       {part: figures[part] for part in resources}, resources)
-  logging.info('Measuring %s on %s as a whole for %g s', config.architecture,
+  logging.info('Measuring %s on %s as a whole for %g s', _name(config),
                config.level_name, 2 * seconds)
   figures.update(_whole(config, devices, 2 * seconds))
   figures['efficiency'] = figures['whole'] / figures['ideal']

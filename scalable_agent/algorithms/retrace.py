@@ -122,7 +122,7 @@ def project(atoms, masses, rows, num_rows, support):
     support: float [m], as in `categorical_retrace`.
 
   Returns:
-    float [num_rows, m].
+    float [num_rows, m]. Where an atom is NaN, so is the row's first.
   """
   last = support.shape[0] - 1
   first, end = support[0], support[-1]
@@ -131,6 +131,8 @@ def project(atoms, masses, rows, num_rows, support):
   # The last atom is the upper neighbour of the one before it.
   lower = tf.clip_by_value(tf.floor(positions), 0., last - 1)
   upper_share = positions - lower
+  # As an index, NaN would be one that is left out of the sum without a word.
+  lower = tf.where(tf.math.is_nan(lower), tf.zeros_like(lower), lower)
   lower = rows[..., tf.newaxis] * (last + 1) + tf.cast(lower, tf.int32)
   return tf.reshape(tf.math.unsorted_segment_sum(
       tf.stack([masses * (1. - upper_share), masses * upper_share]),

@@ -6,6 +6,8 @@ A value that cannot work whatever the others are is refused by its declaration.
 import dataclasses
 import math
 
+import numpy as np
+
 from scalable_agent import suites
 from scalable_agent.config import settings
 
@@ -73,6 +75,16 @@ def _check_agent(config):
     _require(config, -math.inf < config.v_min < config.v_max < math.inf,
              'v_min', 'it has to be finite, and less than a finite '
              f'--v_max={config.v_max}')
+    atoms = np.linspace(config.v_min, config.v_max, config.num_atoms)
+    _require(config, len(set(atoms.astype(np.float32))) == config.num_atoms,
+             'v_min', f'of the --num_atoms={config.num_atoms} up to '
+             f'--v_max={config.v_max} some are equal in float32')
+    fill = config.frames_before_updates
+    _require(config, config.mode != 'train' or not config.is_learner or
+             fill < config.total_environment_frames, 'replay_min_steps',
+             f'replay takes {fill} environment frames to fill, and '
+             f'--total_environment_frames={config.total_environment_frames} '
+             'would be over before the first update')
     _require(config, config.replay_min_steps <= config.replay_steps,
              'replay_min_steps', 'it would never be reached with '
              f'--replay_steps={config.replay_steps}')
@@ -84,7 +96,9 @@ def _check_agent(config):
 
 def _check_batch(config):
   learners = config.num_learners
-  _require(config, config.queue_capacity >= config.num_new_unrolls,
+  # Reactor takes one unroll at a time.
+  _require(config, config.agent == 'reactor' or
+           config.queue_capacity >= config.num_new_unrolls,
            'queue_capacity',
            f'a batch of --batch_size={config.batch_size} unrolls ' + (
                f'over {learners} learners ' if learners > 1 else '') +
@@ -137,7 +151,9 @@ def _check_shared_replay(config):
 def _check_profile(config):
   if not config.profile_updates or not config.writes_logdir:
     return
-  updates = math.ceil(config.total_environment_frames / config.frames_per_step)
+  updates = math.ceil(
+      (config.total_environment_frames - config.frames_before_updates) /
+      config.frames_per_step)
   _require(config, config.updates_to_profile[1] <= updates, 'profile_updates',
            f'the run ends after update {updates} '
            f'(--total_environment_frames={config.total_environment_frames})')

@@ -38,6 +38,13 @@ class Config(machine.MachineSettings, jobs.JobSettings,
     return self.num_new_unrolls * self.num_learners * self.frames_per_unroll
 
   @property
+  def frames_before_updates(self):
+    """Environment frames that Reactor acts in each start before it updates."""
+    if self.agent != 'reactor':
+      return 0
+    return self.replay_min_steps * self.num_action_repeats * self.num_learners
+
+  @property
   def num_environments(self):
     """Environments of this job: those of all actors if it is on its own."""
     return self.envs_per_actor if self.is_actor_job else self.num_actors

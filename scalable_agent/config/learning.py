@@ -70,7 +70,8 @@ class LearningSettings:
       'those before it, 1 or 4. (Reactor: 1.)', _NETWORK | settings.REPLAY,
       settings.Check(lambda value: value in (1, 4), 'it has to be 1 or 4'))
   use_lstm: bool = setting(
-      True, 'Whether the network has an LSTM core. (Atari, gym: no.)', _NETWORK)
+      True, 'Whether the network has an LSTM core. (Atari, gym: no; Reactor: '
+      'yes.)', _NETWORK)
   precision: str = setting(
       'float32', 'What the convolutions compute in; everything else is '
       'float32. bfloat16 pays on GPUs, and on CPUs with AVX-512 BF16.',
@@ -78,9 +79,10 @@ class LearningSettings:
 
   batch_size: int = setting(
       2, 'Unrolls per batch, over all learners and their devices. '
-      '(Atari, gym: 32.)', _LEARNING, settings.ONE_OR_MORE)
+      '(Atari, gym: 32; Reactor: 4.)', _LEARNING, settings.ONE_OR_MORE)
   unroll_length: int = setting(
-      100, 'Length of an unroll in agent steps. (Atari, gym: 20.)',
+      100, 'Length of an unroll in agent steps. (Atari, gym: 20; Reactor: '
+      '32.)',
       settings.ACTORS | settings.REPLAY | _LEARNING, settings.ONE_OR_MORE)
   replay_proportion: float = setting(
       0., 'Proportion of every batch that is drawn from unrolls trained on '
@@ -123,7 +125,8 @@ class LearningSettings:
       'saved since goes on from its own checkpoint.', settings.AGENT)
 
   entropy_cost: float = setting(
-      .00025, 'Multiplier of the entropy loss. (Atari, gym: 0.01.)', _LOSS,
+      .00025, 'Multiplier of the entropy loss. (Atari, gym, Reactor: 0.01.)',
+      _LOSS,
       settings.FINITE_NOT_NEGATIVE)
   baseline_cost: float = setting(
       .5, 'Multiplier of the baseline loss.', _LOSS,
@@ -162,12 +165,12 @@ class LearningSettings:
       settings.NOT_NEGATIVE, **_IMPALA)
 
   learning_rate: float = setting(
-      .00048, 'Learning rate at the start. (Atari, gym: 0.0006.)', _LEARNING,
-      settings.FINITE_NOT_NEGATIVE)
+      .00048, 'Learning rate at the start. (Atari, gym: 0.0006; Reactor: '
+      '0.00005.)', _LEARNING, settings.FINITE_NOT_NEGATIVE)
   learning_rate_schedule: str = setting(
       'linear', 'What becomes of the learning rate: linear, it falls to 0 at '
-      '--total_environment_frames; or constant.', _LEARNING,
-      choices=('linear', 'constant'))
+      '--total_environment_frames; or constant. (Reactor: '
+      'constant.)', _LEARNING, choices=('linear', 'constant'))
   decay: float = setting(
       .99, 'Decay of RMSProp\'s mean square. (Reactor: 0.999, beta_2 of '
       'Adam.)', _LEARNING, settings.FRACTION)
@@ -175,8 +178,9 @@ class LearningSettings:
       0., 'Momentum of RMSProp. (Reactor: beta_1 of Adam.)', _LEARNING,
       settings.FINITE_NOT_NEGATIVE)
   epsilon: float = setting(
-      .1, 'Epsilon of RMSProp, inside the root. (Atari, gym: 0.01.)', _LEARNING,
-      settings.FINITE_POSITIVE)
+      .1, 'Epsilon of RMSProp, inside the root; of Reactor\'s Adam, outside. '
+      '(Atari, gym: 0.01; Reactor: 1e-8.)', _LEARNING, settings.FINITE_POSITIVE)
   gradient_norm_clip: float = setting(
       0., 'Norm to which the gradient over all weights is clipped; 0 does not '
-      'clip. (Atari, gym: 40.)', _LEARNING, settings.FINITE_NOT_NEGATIVE)
+      'clip. (Atari, gym: 40; Reactor: 0.)', _LEARNING,
+      settings.FINITE_NOT_NEGATIVE)

@@ -108,6 +108,14 @@ class PrioritizedSequences:
         weights=weights.astype(np.float32), keys=keys,
         kept_versions=np.array(versions, np.int64))
 
+  def filling(self):
+    """Says how far replay is; returns steps taken and steps needed, or None.
+
+    None from then on that it has what the first batch needs.
+    """
+    steps = self._num_steps
+    return (steps, self._min_steps) if steps < self._min_steps else None
+
   def _take_unroll(self):
     """Adds an unroll of the source's; returns its policy version."""
     (unroll,) = self._source.get(1).unrolls

@@ -24,6 +24,7 @@ from scalable_agent import trajectories
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
+from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.process import timing
 from scalable_agent.training import actor_threads
 from scalable_agent.training import run as run_lib
@@ -121,6 +122,7 @@ def measure_parts(config, seconds):
     pools[0].send(output.ids, output.ids * 0)
     step_output = output.step_output
     agent = agent_assembly.create_agent(config, pools[0])
+    memory_assembly.check(config, agent, pools[0])
     learner = learner_assembly.create_learner(config, agent, devices)
     policy = policy_lib.Policy(
         agent, learner.weights(), 0, config.seed, devices.inference,

@@ -1,4 +1,4 @@
-"""Says when a run waits for the replay that it shares with others."""
+"""Says when a run waits for replay: its own to fill, or that of others."""
 
 import time
 
@@ -8,6 +8,7 @@ from absl import logging
 _LEAST_SECONDS = 1.
 _LONG_SECONDS = 30.
 _LOG_SECONDS = 60.
+_FILL_LOG_SECONDS = 10.
 
 
 class ReplayWatch:
@@ -35,3 +36,25 @@ class ReplayWatch:
     if complaint:
       self._logged_time = now
       logging.info('This run has no batch: %s.', complaint)
+
+
+class FillWatch:
+  """Watches a `prioritized_sequences.PrioritizedSequences` that has to fill."""
+
+  def __init__(self, filling):
+    """Initializes the watch with the method of that name."""
+    self._filling = filling
+    self._last = None
+    self._logged_time = time.monotonic()
+
+  def has_grown(self):
+    """Whether it fills, and has done so since the last call; logs how far."""
+    state = self._filling()
+    has_grown = state is not None and state != self._last
+    self._last = state
+    now = time.monotonic()
+    if has_grown and now - self._logged_time >= _FILL_LOG_SECONDS:
+      self._logged_time = now
+      logging.info('Replay has %d of the %d agent steps that the first update '
+                   'needs (--replay_min_steps).', *state)
+    return has_grown

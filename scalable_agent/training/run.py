@@ -124,6 +124,8 @@ class Run:
         config, self._lag_limit or self.queue, self.times, agent, devices,
         shared_replay)
     self._replay_watch = replay_watch.ReplayWatch(shared_replay)
+    self._fill_watch = (replay_watch.FillWatch(self._source.filling)
+                        if config.agent == 'reactor' else None)
     place, self._update = self.learner.place, self.learner.step
     if config.architecture == 'a3c':
       place = lambda batch: batch.unrolls.gradient
@@ -186,7 +188,8 @@ class Run:
     return None
 
   def _check_waiting(self):
-    if not self._actors.are_expected():
+    if not self._actors.are_expected() or (
+        self._fill_watch and self._fill_watch.has_grown()):
       self._waited.reset()
     self._replay_watch.check()
     waited = self._waited.seconds()

@@ -54,6 +54,18 @@ def test_project_leaves_what_is_on_the_grid():
       _project(support, masses, support), masses, atol=1e-12)
 
 
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_project_loses_no_nan(jit_compile):
+  """Whoever gets the sum has to see that something is wrong."""
+  project = tf.function(
+      retrace.project, autograph=False, jit_compile=jit_compile)
+  result = project(
+      tf.constant([[0., np.nan], [1., 2.]]), tf.ones([2, 2]),
+      tf.constant([0, 1]), tf.constant(2), tf.constant([0., 1., 2.]))
+  assert np.isnan(result[0]).any()
+  np.testing.assert_allclose(result[1], [0., 1., 1.])
+
+
 def test_project_sums_by_row():
   support = tf.constant([0., 1., 2.])
   result = retrace.project(

@@ -3,6 +3,7 @@
 import pytest
 
 from scalable_agent import config as config_lib
+from scalable_agent.config import reactor
 from tests.config import command_line
 
 _GYM = ('--level_name=gym:CartPole-v1', '--v_min=0', '--v_max=100')
@@ -102,6 +103,10 @@ def test_gym_needs_a_range_of_returns(given):
     (('--v_min=10',), '--v_min=10.0'), (('--v_max=-11',), '--v_min=-10.0'),
     (('--v_max=inf',), '--v_min=-10.0'), (('--v_min=nan',), '--v_min=nan'),
     (('--replay_steps=5000',), '--replay_min_steps=10000'),
+    (('--v_min=1e8', '--v_max=100000001'), '--v_min=100000000.0'),
+    (('--total_environment_frames=40000',), '--replay_min_steps=10000'),
+    (('--total_environment_frames=45000', '--profile_updates=100:2000'),
+     '--profile_updates=100:2000'),
     (('--policy_uniform=0',), '--policy_uniform=0.0'),
     (('--replay_uniform=0',), '--replay_uniform=0.0'),
     (('--num_atoms=1',), '--num_atoms=1'),
@@ -112,6 +117,22 @@ def test_what_cannot_work(flags, named):
   assert command_line.message_of(
       '--agent=reactor', '--level_name=pong', *flags).startswith(
           f'{named} cannot work: ')
+
+
+def test_unrolls_may_come_one_by_one():
+  assert command_line.resolve(
+      '--agent=reactor', '--level_name=pong', '--queue_capacity=1',
+      '--total_environment_frames=40001').batch_size == 4
+
+
+def test_the_help_has_the_defaults_of_reactor():
+  for name, value in reactor.defaults('atari').items():
+    text = config_lib.SETTINGS[name].help
+    said = dict(
+        use_lstm='yes', epsilon='1e-8', learning_rate='0.00005').get(
+            name, f'{value:g}' if isinstance(value, float) else str(value))
+    default = config_lib.SETTINGS[name].default
+    assert value == default or f'Reactor: {said}' in text, (name, text)
 
 
 def test_a_clip_of_infinity_can_work():

@@ -43,6 +43,7 @@ class _Games:
 @hypothesis.given(
     st.lists(st.integers(0, 1), min_size=1, max_size=60), st.integers(2, 6),
     st.sets(st.integers(1, 180), max_size=40))
+@hypothesis.example([0] * 60, 2, {3, 5, 6, 20})
 def test_stacks_come_out_as_they_went_in(turns, num_lanes, breaks):
   """Over games that begin, lanes that end, and rows that are used again."""
   store = sequence_store.SequenceStore(

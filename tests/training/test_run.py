@@ -22,6 +22,7 @@ from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.process import signals
 from scalable_agent.training import actor_threads
 from scalable_agent.training import not_finite
+from scalable_agent.training import replay_watch
 from scalable_agent.training import run as run_lib
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -221,6 +222,34 @@ def test_a_run_without_batches_ends(tmp_path):
   run, _ = _make_run(
       tmp_path, '--level_name=synthetic:step_ms=2000,size=3,episode_steps=7',
       '--batch_timeout_secs=2')
+  try:
+    with pytest.raises(run_lib.TrainingError, match='No batch of 6 unrolls'):
+      run.next_batch(signals.Stop())
+  finally:
+    run.close()
+
+
+def test_while_replay_fills_nobody_waits(tmp_path, monkeypatch, caplog):
+  """Four unrolls a second, of which the first update needs 40."""
+  monkeypatch.setattr(replay_watch, '_FILL_LOG_SECONDS', 1.)
+  run, _ = _make_run(
+      tmp_path, '--level_name=synthetic:step_ms=300,size=3,episode_steps=7',
+      '--agent=reactor', '--v_min=0', '--v_max=1', '--replay_min_steps=200',
+      '--replay_steps=2000', '--batch_timeout_secs=4')
+  try:
+    started = time.monotonic()
+    run.train_on(run.next_batch(signals.Stop()))
+    assert time.monotonic() - started > 5.
+    assert ' of the 200 agent steps that the first update needs' in caplog.text
+  finally:
+    run.close()
+
+
+def test_environments_that_are_stuck_fill_no_replay(tmp_path):
+  run, _ = _make_run(
+      tmp_path, '--level_name=synthetic:step_ms=2000,size=3,episode_steps=7',
+      '--agent=reactor', '--v_min=0', '--v_max=1', '--replay_min_steps=200',
+      '--replay_steps=2000', '--batch_timeout_secs=2')
   try:
     with pytest.raises(run_lib.TrainingError, match='No batch of 6 unrolls'):
       run.next_batch(signals.Stop())
