@@ -6,6 +6,9 @@ _RESAMPLES = 10_000
 _PERCENTILES = (2.5, 97.5)
 # Of three units, one resample in nine has three times the same.
 _MIN_UNITS = 4
+# A resample that holds one value several times says little of the spread: its
+# standard error counts as at least this share of the sample's.
+_MIN_SHARE_OF_ERROR = 0.25
 
 
 def of_mean(values):
@@ -20,8 +23,8 @@ def of_mean(values):
       others. Of what is paired these are the differences.
 
   Returns:
-    A pair of floats; None for fewer than four units, or where so many are equal
-    that an end is unbounded. The same values have the same interval.
+    A pair of floats; None for fewer than four units. The same values have the
+    same interval.
   """
   values = np.asarray(values, np.float64)
   if len(values) < _MIN_UNITS:
@@ -32,12 +35,9 @@ def of_mean(values):
   resamples = values[np.random.default_rng(0).integers(
       len(values), size=[_RESAMPLES, len(values)])]
   shifts = np.mean(resamples, axis=-1) - mean
-  with np.errstate(divide='ignore', invalid='ignore'):
-    ratios = np.nan_to_num(shifts / _standard_error(resamples),
-                           posinf=np.inf, neginf=-np.inf)
+  ratios = shifts / np.maximum(
+      _standard_error(resamples), _MIN_SHARE_OF_ERROR * error)
   low, high = np.percentile(ratios, _PERCENTILES, method='nearest')
-  if not np.isfinite(low + high):
-    return None
   return float(mean - high * error), float(mean - low * error)
 
 
