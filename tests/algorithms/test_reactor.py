@@ -96,6 +96,8 @@ def _slow_losses(settings, params, target_params, unrolls):
       parts['entropy_loss'][b] += settings.entropy_cost * (
           policy[k, b] @ np.log(policy[k, b]))
       parts['priorities'][b] += np.abs(targets[k] - mine).sum() / _T
+      parts['behaviour_kl'][b] += np.exp(log_mu[k]) @ (
+          log_mu[k] - np.log(policy[k, b]))
   return parts
 
 
@@ -124,6 +126,8 @@ def test_compute_loss(networks):
   np.testing.assert_allclose(priorities, parts['priorities'], rtol=1e-4)
   total, count = logs['priority_mean']
   np.testing.assert_allclose(total / count, parts['priorities'].mean(), 1e-4)
+  np.testing.assert_allclose(
+      logs['behaviour_kl'][0], parts['behaviour_kl'].sum(), rtol=1e-4)
   assert set(logs) == {'total_loss', *_LOSSES, 'behaviour_kl',
                        'retrace_c_mean', 'target_clipped', 'priority_mean'}
   for name in ('behaviour_kl', 'retrace_c_mean', 'target_clipped'):

@@ -185,6 +185,23 @@ def test_clipped_mass():
   np.testing.assert_allclose(returns.targets, [[[0., 0., .1, .9]]])
 
 
+def test_clipped_mass_counts_by_its_size_and_at_both_ends():
+  """mu is pi, so that c is 1: 1/4 - q(what was done) is the first mass."""
+  probs = np.tile([[.1, .2, .3, .4], [.4, .3, .2, .1]], [3, 1, 1, 1])
+  inputs = dict(
+      target_probs=probs, target_policy=np.full([3, 1, 2], .5),
+      actions=np.zeros([2, 1], np.int32),
+      behaviour_log_probs=np.full([2, 1], np.log(.5)),
+      rewards=np.array([[2.], [-2.]]), discounts=np.ones([2, 1]))
+  returns = _retrace(inputs, np.arange(4.), 1.)
+  # Of the first target, .15, .05, -.05 and -.15 lie at 2 to 5, and four times
+  # 1/4 at 0 to 3. Of the second, four times 1/4 lie at -2 to 1.
+  np.testing.assert_allclose(returns.clipped, [[.2], [.5]])
+  np.testing.assert_allclose(
+      returns.targets, [[[.25, .25, .4, .1]], [[.75, .25, 0., 0.]]],
+      atol=1e-12)
+
+
 def test_no_gradient_flows_through_targets():
   inputs = {name: tf.constant(array) for name, array in _random_inputs(
       np.random.default_rng(3), 3, 2, 2, 4).items()}

@@ -95,6 +95,47 @@ def test_weights_undo_the_priorities():
   assert gauges['importance_weight_max'] == pytest.approx(batch.weights.max())
 
 
+@pytest.mark.parametrize('within', ['read', 'add'])
+@pytest.mark.parametrize('method', ['update', 'take_gauges'])
+def test_whoever_is_in_the_middle_keeps_others_out(monkeypatch, within, method):
+  replay = _replay(_Acting(), min_steps=60, steps_per_update=_T)
+  batch = replay.get(4)
+  is_inside, may_go_on = threading.Event(), threading.Event()
+  call = getattr(replay._store, within)
+
+  def call_slowly(*args):
+    is_inside.set()
+    assert may_go_on.wait(30)
+    return call(*args)
+
+  monkeypatch.setattr(replay._store, within, call_slowly)
+  others = {'update': lambda: replay.update(
+      batch.keys, np.ones([4], np.float32)), 'take_gauges': replay.take_gauges}
+  threads = [threading.Thread(target=replay.get, args=[4]),
+             threading.Thread(target=others[method])]
+  threads[0].start()
+  assert is_inside.wait(30)
+  threads[1].start()
+  threads[1].join(.2)
+  assert threads[1].is_alive()
+  may_go_on.set()
+  for thread in threads:
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_the_largest_weight_is_of_all_batches_since_the_last_gauges():
+  replay = _replay(_Acting(), min_steps=60, steps_per_update=1e-9)
+  keys = np.unique(replay.get(1000).keys)
+  replay.update(keys, np.where(keys % 7, 1., 100.).astype(np.float32))
+  replay.take_gauges()
+  largest = replay.get(1000).weights.max()
+  replay.update(keys, np.ones(len(keys), np.float32))
+  assert replay.get(10).weights.max() < largest
+  assert replay.take_gauges()['importance_weight_max'] == pytest.approx(largest)
+  assert replay.take_gauges()['importance_weight_max'] == 0.
+
+
 def test_a_share_of_one_is_uniform():
   replay = _replay(_Acting(), min_steps=60, steps_per_update=1e-9,
                    uniform_share=1.)
@@ -103,11 +144,14 @@ def test_a_share_of_one_is_uniform():
   np.testing.assert_allclose(replay.get(1000).weights, 1.)
 
 
-def test_no_priority_is_too_small_to_be_drawn():
-  replay = _replay(_Acting(), min_steps=60, steps_per_update=1e-9)
+@pytest.mark.parametrize('uniform_share', [0., .1])
+def test_no_priority_is_too_small_to_be_drawn(uniform_share):
+  replay = _replay(_Acting(), min_steps=60, steps_per_update=1e-9,
+                   uniform_share=uniform_share)
   batch = replay.get(500)
   replay.update(batch.keys, np.zeros([500], np.float32))
-  assert np.isfinite(replay.get(100).weights).all()
+  weights = replay.get(100).weights
+  assert np.isfinite(weights).all() and (weights > 0.).all()
 
 
 def test_priorities_of_sequences_that_are_gone_are_dropped():
