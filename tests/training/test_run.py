@@ -245,6 +245,29 @@ def test_while_replay_fills_nobody_waits(tmp_path, monkeypatch, caplog):
     run.close()
 
 
+def test_an_update_that_was_skipped_gives_no_priorities(tmp_path, monkeypatch):
+  """They come of values that are not finite."""
+  run, _ = _make_run(
+      tmp_path, '--agent=reactor', '--replay_min_steps=60', '--v_min=-1',
+      '--v_max=10')
+  given = []
+  monkeypatch.setattr(
+      run._source, 'update', lambda *arguments: given.append(arguments))
+  update = run._update
+  try:
+    run.train_on(run.next_batch(signals.Stop()))
+    assert len(given) == 1
+    def skip(placed):
+      logs, priorities = update(placed)
+      assert priorities is not None
+      return dict(logs, skipped=1.), priorities
+    monkeypatch.setattr(run, '_update', skip)
+    run.train_on(run.next_batch(signals.Stop()))
+    assert len(given) == 1
+  finally:
+    run.close()
+
+
 def test_environments_that_are_stuck_fill_no_replay(tmp_path):
   run, _ = _make_run(
       tmp_path, '--level_name=synthetic:step_ms=2000,size=3,episode_steps=7',
