@@ -171,6 +171,11 @@ def with_child(is_forked=False, **kwargs):
   return CountingEnvironment(identity=pid, **kwargs)
 
 
+def of_environment_variable(name, **kwargs):
+  """Makes an environment whose identity is the number in a variable."""
+  return CountingEnvironment(identity=float(os.environ[name]), **kwargs)
+
+
 def slow_to_start(seconds, **kwargs):
   """Makes an environment whose first output takes a while."""
   environment = CountingEnvironment(**kwargs)

@@ -113,15 +113,18 @@ class _Pool:
 
   def run(self, num_steps):
     """Steps each environment so many times."""
-    left = np.full([FLAGS.processes], num_steps)
-    ids = np.arange(FLAGS.processes, dtype=np.int32)
-    while left.any():
-      if len(ids):
-        self._pool.send(ids, np.array(
+    left = [num_steps] * FLAGS.processes
+    num_left = sum(left)
+    ids = range(FLAGS.processes)
+    while num_left:
+      if ids:
+        self._pool.send(np.array(ids, np.int32), np.array(
             [next(self._chosen[i]) for i in ids], np.int32))
-      ids = self._pool.recv().ids
-      left[ids] -= 1
-      ids = ids[left[ids] > 0]
+      ready = self._pool.recv().ids.tolist()
+      num_left -= len(ready)
+      for i in ready:
+        left[i] -= 1
+      ids = [i for i in ready if left[i]]
 
   def close(self):
     self._pool.close()

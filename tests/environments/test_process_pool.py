@@ -192,6 +192,19 @@ def test_outputs_belong_to_the_caller(make_pool):
   assert third.step_output.info.episode_step.tolist() == [2]
 
 
+@pytest.mark.parametrize('name, default', [
+    ('OMP_NUM_THREADS', 1), ('LP_NUM_THREADS', 0)])
+def test_libraries_of_an_environment_make_no_threads(
+    make_pool, monkeypatch, name, default):
+  for expected in (default, 3):
+    if expected == default:
+      monkeypatch.delenv(name, raising=False)
+    else:
+      monkeypatch.setenv(name, str(expected))
+    pool = make_pool([{'name': name}], factory='of_environment_variable')
+    assert pool.recv().step_output.observation[0][0, 0] == expected
+
+
 @pytest.mark.parametrize('num_environments,num_processes,expected', [
     (5, 2, [2, 3]), (4, 4, [1, 1, 1, 1]), (3, 1, [3])])
 def test_environments_are_spread_evenly(

@@ -107,7 +107,7 @@ def test_killed_while_an_action_is_awaited(make_pool, wait):
   driver.step(0)
   os.kill(pid, signal.SIGKILL)
   deadline = time.monotonic() + LONG
-  while wait and (not pool._is_early[0]):
+  while wait and not pool._early_ids:
     driver.step(1)
     assert time.monotonic() < deadline
   output = driver.step(0, action=4)

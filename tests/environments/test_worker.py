@@ -194,3 +194,21 @@ def test_what_is_being_stepped_is_seen(make_client):
   client.step(6)
   client.step(5)
   assert client.arrays.stepping[4] == 5
+
+
+def test_episodes_add_up(make_client):
+  """An infinite return ends with its episode."""
+  client = make_client('broken', [
+      dict(part='reward', value="float('inf')", breaking_step=2,
+           episode_length=2)])
+  client.receive()
+  seen = []
+  for _ in range(5):
+    seen.append([values[4] for values in client.arrays[2:-1]])
+    client.step(4)
+  # Reward, return and step, done, is_first and is_last.
+  assert seen == [[0, 0, 0, True, True, False],
+                  [.25, .25, 1, False, False, False],
+                  [np.inf, np.inf, 2, True, False, True],
+                  [.25, .25, 1, False, False, False],
+                  [.5, .75, 2, True, False, True]]

@@ -9,11 +9,11 @@ def check(ids, actions, awaiting, num_actions):
   Args:
     ids: Distinct environments that await an action, anything like int32 [K].
     actions: Their actions, the same.
-    awaiting: bool [N], which environments await an action.
+    awaiting: Which of N environments await an action, a sequence.
     num_actions: Of each environment.
 
   Returns:
-    Both as int32 arrays [K].
+    Both as lists of K ints.
 
   Raises:
     ValueError: They are not as above.
@@ -23,22 +23,21 @@ def check(ids, actions, awaiting, num_actions):
     raise ValueError('ids of shape {} and actions of shape {}'.format(
         ids.shape, actions.shape))
   if not ids.size:
-    return ids.astype(np.int32), actions.astype(np.int32)
+    return [], []
   if ids.dtype.kind not in 'iu' or actions.dtype.kind not in 'iu':
     raise ValueError('ids of {} and actions of {} are not integers'.format(
         ids.dtype, actions.dtype))
   # Of few numbers, lists are faster.
-  listed_ids, listed_actions = ids.tolist(), actions.tolist()
-  if min(listed_ids) < 0 or max(listed_ids) >= len(awaiting):
+  ids, actions = ids.tolist(), actions.tolist()
+  if min(ids) < 0 or max(ids) >= len(awaiting):
     raise ValueError('ids {} are not all between 0 and {}'.format(
-        listed_ids, len(awaiting) - 1))
-  if min(listed_actions) < 0 or max(listed_actions) >= num_actions:
+        ids, len(awaiting) - 1))
+  if min(actions) < 0 or max(actions) >= num_actions:
     raise ValueError('actions {} are not all between 0 and {}'.format(
-        listed_actions, num_actions - 1))
-  ids, actions = ids.astype(np.int32), actions.astype(np.int32)
-  if not awaiting[ids].all():
-    raise ValueError('environments {} do not await an action'.format(
-        ids[~awaiting[ids]].tolist()))
-  if len(set(listed_ids)) < len(listed_ids):
-    raise ValueError('ids {} are not distinct'.format(listed_ids))
+        actions, num_actions - 1))
+  others = [i for i in ids if not awaiting[i]]
+  if others:
+    raise ValueError('environments {} do not await an action'.format(others))
+  if len(set(ids)) < len(ids):
+    raise ValueError('ids {} are not distinct'.format(ids))
   return ids, actions

@@ -10,7 +10,6 @@ sockets that keep message boundaries; nothing of either outlives the processes.
 """
 
 import array
-import collections
 import json
 import os
 import selectors
@@ -24,8 +23,8 @@ from scalable_agent.environments import Pool
 from scalable_agent.environments import PoolError
 from scalable_agent.environments import PoolOutput
 from scalable_agent.environments import StepOutput
+from scalable_agent.environments import StepOutputInfo
 from scalable_agent.environments.pools import actions as actions_lib
-from scalable_agent.environments.pools import episode_totals
 from scalable_agent.environments.pools import ready_queue
 from scalable_agent.environments.pools import start_notices
 from scalable_agent.environments.pools import worker as worker_lib
@@ -121,7 +120,8 @@ class ProcessPool(Pool):
         has_more = self._poll(wait)
         wait = self._seconds_until_due()
       ids = self._ready.take(self._maximum)
-      self._awaiting[ids] = True
+      for i in ids:
+        self._awaiting[i] = True
       self._num_awaiting += len(ids)
       return self._make_output(ids)
 
@@ -141,8 +141,9 @@ class ProcessPool(Pool):
       self._check_usable()
       ids, actions = actions_lib.check(
           ids, actions, self._awaiting, self.num_actions)
-      self._arrays.action[ids] = actions
-      self._awaiting[ids] = False
+      for i, action in zip(ids, actions):
+        self._actions[i] = action
+        self._awaiting[i] = False
       self._num_awaiting -= len(ids)
       self._step(ids)
 
@@ -158,7 +159,7 @@ class ProcessPool(Pool):
         os.write(self._wake_fd, b'x')
     with self._lock:
       self._finalizer()
-      self._arrays = None
+      self._arrays = self._actions = None
 
   def _checked_num_processes(self, num_processes):
     if not self.num_environments:
@@ -171,13 +172,14 @@ class ProcessPool(Pool):
     return num_processes
 
   def _make_bookkeeping(self):
-    self._awaiting = np.zeros(self.num_environments, np.bool_)
+    # A call is mostly about one or two environments. Its process has slept, so
+    # that the caches are cold, and Python's lists touch less than NumPy does.
+    self._awaiting = [False] * self.num_environments
     self._num_awaiting = 0
-    self._totals = episode_totals.EpisodeTotals(self.num_environments)
-    self._owner = np.zeros(self.num_environments, np.int32)
+    self._owner = [None] * self.num_environments
     self._ready = ready_queue.ReadyQueue()
     self._buffer = bytearray(worker_lib.MAXIMUM_MESSAGE_BYTES)
-    self._arrays = None
+    self._arrays = self._actions = None
     self._error = None
     self._closed = False
     self._has_started = False
@@ -200,7 +202,7 @@ class ProcessPool(Pool):
     bounds = [self.num_environments * i // num_processes
               for i in range(num_processes + 1)]
     for first, end in zip(bounds, bounds[1:]):
-      self._owner[first:end] = len(self._workers)
+      self._owner[first:end] = [len(self._workers)] * (end - first)
       self._workers.append(self._start_worker(range(first, end)))
       self._introduce(self._workers[-1])
     while any(worker.info is None for worker in self._workers):
@@ -208,6 +210,7 @@ class ProcessPool(Pool):
     self._adopt_info([i for worker in self._workers for i in worker.info])
     self._arrays = worker_lib.map_arrays(
         self._memory_fd, self.num_environments, self.observation_spec)
+    self._actions = memoryview(self._arrays.action)
     for worker in self._workers:
       self._begin(worker)
 
@@ -239,15 +242,15 @@ class ProcessPool(Pool):
                   num_answers=len(worker.ids))
 
   def _step(self, ids):
-    """Asks the workers to step environments, int32 [K]."""
-    ids_by_owner = collections.defaultdict(lambda: array.array('i'))
-    for owner, i in zip(self._owner[ids].tolist(), ids.tolist()):
-      ids_by_owner[owner].append(i)
+    """Asks the workers to step environments, a list of ids."""
+    ids_by_owner = {}
+    for i in ids:
+      ids_by_owner.setdefault(self._owner[i], []).append(i)
     # A worker may be replaced while a message to another one is delivered.
-    messages = [(self._workers[owner], its_ids)
+    messages = [(self._workers[owner], array.array('i', its_ids))
                 for owner, its_ids in ids_by_owner.items()]
     for worker, its_ids in messages:
-      self._deliver(worker, its_ids.tobytes(), num_answers=len(its_ids))
+      self._deliver(worker, its_ids, num_answers=len(its_ids))
 
   def _adopt_info(self, info):
     self.level_names = [level_name for level_name, _, _ in info]
@@ -322,7 +325,7 @@ class ProcessPool(Pool):
       return False
     kind, content = self._buffer[:1], self._buffer[1:num_bytes]
     if kind == worker_lib.READY:
-      ids = np.frombuffer(content, np.int32)
+      ids = array.array('i', content).tolist()
       worker.has_begun = True
       worker.answer(len(ids))
       self._add_ready(worker.owes_since, ids)
@@ -379,11 +382,12 @@ class ProcessPool(Pool):
     return 0
 
   def _make_output(self, ids):
-    # Indexing with an array copies.
-    reward, done = self._arrays.reward[ids], self._arrays.done[ids]
-    info, is_first, is_last = self._totals.add(ids, reward, done)
+    ids = np.array(ids, np.int32)
+    reward, episode_return, episode_step, done, is_first, is_last = [
+        values.take(ids) for values in self._arrays[2:-1]]
     observation = tuple(
-        values[ids] for values in self._arrays.observation)
+        [values.take(ids, axis=0) for values in self._arrays.observation])
+    info = StepOutputInfo(episode_return, episode_step)
     return PoolOutput(ids, StepOutput(reward, info, done, observation),
                       is_first, is_last)
 

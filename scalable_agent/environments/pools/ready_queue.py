@@ -2,33 +2,30 @@
 
 import collections
 
-import numpy as np
-
 
 class ReadyQueue:
   """The ids of environments whose outputs wait to be handed out."""
 
   def __init__(self):
-    self._chunks = collections.deque()  # Of (time, ids).
-    self._size = 0
+    self._entries = collections.deque()  # Of (time, id).
 
   def __len__(self):
-    return self._size
+    return len(self._entries)
 
   @property
   def since(self):
     """The time that was given with the first of them."""
-    return self._chunks[0][0]
+    return self._entries[0][0]
 
   def add(self, time, ids):
     """Adds environments.
 
     Args:
       time: When they became ready.
-      ids: int32 [K], not empty.
+      ids: Ints.
     """
-    self._chunks.append((time, ids))
-    self._size += len(ids)
+    for i in ids:
+      self._entries.append((time, i))
 
   def take(self, maximum):
     """Removes what has been ready the longest.
@@ -37,23 +34,12 @@ class ReadyQueue:
       maximum: How many to remove at the most.
 
     Returns:
-      Their ids, int32 [K]. The caller owns them.
+      A list of their ids.
     """
-    taken, room = [], maximum
-    while self._chunks and room:
-      time, ids = self._chunks.popleft()
-      if len(ids) > room:
-        self._chunks.appendleft((time, ids[room:]))
-        ids = ids[:room]
-      taken.append(ids)
-      room -= len(ids)
-    ids = np.concatenate(taken)
-    self._size -= len(ids)
-    return ids
+    entries = self._entries
+    return [entries.popleft()[1] for _ in range(min(maximum, len(entries)))]
 
   def remove(self, ids):
-    """Removes those of some environments, int [K], that are in it."""
-    left = [(time, chunk[~np.isin(chunk, ids)]) for time, chunk in self._chunks]
-    self._chunks = collections.deque(
-        (time, chunk) for time, chunk in left if len(chunk))
-    self._size = sum(len(chunk) for _, chunk in self._chunks)
+    """Removes those of some environments, a collection, that are in it."""
+    self._entries = collections.deque(
+        entry for entry in self._entries if entry[1] not in ids)

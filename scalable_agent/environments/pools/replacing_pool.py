@@ -5,8 +5,6 @@ import math
 import time
 
 from absl import logging
-import numpy as np
-
 from scalable_agent.environments.pools import process_pool
 
 _KILL_GRACE_SECONDS = 10.0
@@ -78,25 +76,21 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     self._new = set()
     # New environments where the old one's next action is still to come, and
     # those of them whose first output is there.
-    self._owes_action = np.zeros(count, np.bool_)
-    self._is_early = np.zeros(count, np.bool_)
-    self._any_owes_action = False
+    self._owing_ids = set()
+    self._early_ids = set()
     super().__init__(factory, kwargs_per_environment, num_processes or count,
                      **kwargs)
 
   def _step(self, ids):
-    super()._step(self._take_owed(ids) if self._any_owes_action else ids)
+    super()._step(self._take_owed(ids) if self._owing_ids else ids)
 
   def _take_owed(self, ids):
     """Returns those whose action is not meant for an old environment."""
-    ignored = self._owes_action[ids]
-    self._owes_action[ids] = False
-    self._any_owes_action = self._owes_action.any()
-    early = ids[self._is_early[ids]]
-    self._is_early[ids] = False
-    if len(early):
-      self._ready.add(time.monotonic(), early)
-    return ids[~ignored]
+    self._ready.add(time.monotonic(), [i for i in ids if i in self._early_ids])
+    self._early_ids.difference_update(ids)
+    others = [i for i in ids if i not in self._owing_ids]
+    self._owing_ids.difference_update(ids)
+    return others
 
   def _add_info(self, worker, info):
     super()._add_info(worker, info)
@@ -104,12 +98,9 @@ class ReplacingProcessPool(process_pool.ProcessPool):
       self._begin(worker)
 
   def _add_ready(self, now, ids):
-    if self._any_owes_action:
-      is_early = self._owes_action[ids]
-      self._is_early[ids] = is_early
-      ids = ids[~is_early]
-      if not len(ids):
-        return
+    if self._owing_ids:
+      self._early_ids.update(self._owing_ids.intersection(ids))
+      ids = [i for i in ids if i not in self._owing_ids]
     self._ready.add(now, ids)
 
   def _count_absent(self):
@@ -118,8 +109,7 @@ class ReplacingProcessPool(process_pool.ProcessPool):
       if worker.has_begun:
         self._new.remove(worker)
       else:
-        ids = slice(worker.ids.start, worker.ids.stop)
-        count += np.count_nonzero(~self._awaiting[ids])
+        count += len([i for i in worker.ids if not self._awaiting[i]])
     return count
 
   def _poll(self, timeout):
@@ -166,7 +156,7 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     self._lost.setdefault(worker, text)
 
   def _replace(self, worker, text):
-    ids = np.arange(worker.ids.start, worker.ids.stop)
+    ids = worker.ids
     if not worker.has_begun and worker not in self._new:
       self._fail(text)
     index = self._owner[ids[0]]
@@ -202,9 +192,8 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     worker.hang_up()
 
   def _forget(self, ids):
-    """Drops what is known of the episodes of environments, int [K]."""
+    """Drops what is known of some environments, a range of ids."""
     self._ready.remove(ids)
-    self._totals.begin_anew(ids)
-    self._owes_action[ids] = self._awaiting[ids]
-    self._any_owes_action = self._owes_action.any()
-    self._is_early[ids] = False
+    self._owing_ids.difference_update(ids)
+    self._owing_ids.update(i for i in ids if self._awaiting[i])
+    self._early_ids.difference_update(ids)

@@ -55,16 +55,22 @@ _MAXIMUM_TEXT_LENGTH = 2000
 _ABANDONED_GRACE_SECONDS = 3.0
 
 SharedArrays = collections.namedtuple(
-    'SharedArrays', 'action reward done stepping observation')
+    'SharedArrays',
+    'action stepping reward episode_return episode_step done is_first is_last '
+    'observation')
 SharedArrays.__doc__ = """What pool and workers exchange, by environment id.
 
   action: int32 [N], written by the pool before it asks for a step.
-  reward: float32 [N], written by the worker, like all that follows.
-  done: bool [N].
-  stepping: int32 [N], at the first id of a worker the id of the environment
-    that it steps, or that it stepped last.
+  stepping: int32 [N], written by the worker, like all that follows: at the
+    first id of a worker the id of the environment that it steps, or that it
+    stepped last.
+  reward, episode_return: float32 [N], as in a `StepOutput`.
+  episode_step: int32 [N], likewise.
+  done, is_first, is_last: bool [N], as in a `PoolOutput`.
   observation: A tuple of arrays [N, ...], one for each observation spec.
 """
+_SCALAR_DTYPES = (np.int32, np.int32, np.float32, np.float32, np.int32,
+                  np.bool_, np.bool_, np.bool_)
 
 
 def map_arrays(memory_fd, num_environments, observation_spec):
@@ -79,10 +85,9 @@ def map_arrays(memory_fd, num_environments, observation_spec):
   Returns:
     `SharedArrays`; the mapping lives as long as they do.
   """
-  specs = [ArraySpec((), np.int32), ArraySpec((), np.float32),
-           ArraySpec((), np.bool_), ArraySpec((), np.int32), *observation_spec]
   specs = [ArraySpec((num_environments, *spec.shape), np.dtype(spec.dtype))
-           for spec in specs]
+           for spec in (*[ArraySpec((), dtype) for dtype in _SCALAR_DTYPES],
+                        *observation_spec)]
   offsets = [0]
   for spec in specs:
     num_bytes = int(np.prod(spec.shape)) * spec.dtype.itemsize
@@ -92,7 +97,8 @@ def map_arrays(memory_fd, num_environments, observation_spec):
   memory = mmap.mmap(memory_fd, offsets[-1])
   arrays = [np.ndarray(spec.shape, spec.dtype, memory, offset)
             for spec, offset in zip(specs, offsets)]
-  return SharedArrays(*arrays[:4], tuple(arrays[4:]))
+  num_scalars = len(_SCALAR_DTYPES)
+  return SharedArrays(*arrays[:num_scalars], tuple(arrays[num_scalars:]))
 
 
 def specs_to_json(observation_spec):
@@ -127,13 +133,18 @@ class _Slot:
     environment: See `ProcessPool`.
     step: Its method.
     num_steps: Steps that were begun since it was made.
+    episode_return: Of the episode that goes on, up to now.
+    episode_step: Likewise.
   """
-  __slots__ = ('environment', 'step', 'num_steps', '_rows')
+  __slots__ = ('environment', 'step', 'num_steps', 'episode_return',
+               'episode_step', '_rows')
 
   def __init__(self, environment):
     self.environment = environment
     self.step = environment.step
     self.num_steps = 0
+    self.episode_return = 0.0
+    self.episode_step = 0
 
   def set_rows(self, arrays, environment_id):
     """Takes the environment's rows of arrays [N, ...], in a tuple."""
@@ -206,45 +217,64 @@ class _Worker:
     arrays = map_arrays(self._memory_fd, self._num_environments, spec)
     os.close(self._memory_fd)
     # Their elements are read and written faster than those of arrays.
-    self._actions, self._rewards, self._dones, self._stepping = map(
-        memoryview, arrays[:4])
+    self._shared = SharedArrays(*map(memoryview, arrays[:-1]), None)
+    self._stepping = self._shared.stepping
     for i, slot in self._slots.items():
       self._stepping[self._first_id] = i
       slot.set_rows(arrays.observation, i)
       slot.write(slot.environment.initial())
-      self._rewards[i] = 0.0
-      self._dones[i] = True
+      self._write(slot, i, 0.0, True)
+      # Nothing was played yet that could end.
+      self._shared.is_first[i], self._shared.is_last[i] = True, False
     ids = np.array(list(self._slots), np.int32)
     self._control.send(READY + ids.tobytes())
     return True
 
   def _serve(self):
-    while message := self._receive():
-      self._step(memoryview(message).cast('i'))
+    buffer = memoryview(bytearray(MAXIMUM_MESSAGE_BYTES))
+    ids = buffer.cast('i')
+    while num_bytes := self._control.recv_into(buffer):
+      self._step(ids[:num_bytes // ids.itemsize])
 
   def _step(self, ids):
     # A process that steps one of many environments wakes up with cold caches,
     # and feels every call of NumPy.
     slots, stepping, first_id = self._slots, self._stepping, self._first_id
-    actions, rewards, dones = self._actions, self._rewards, self._dones
+    actions = self._shared.action
     first, due = 0, time.monotonic() + _REPORT_SECONDS
     for end, i in enumerate(ids, 1):
       stepping[first_id] = i
       slot = slots[i]
       slot.num_steps += 1
+      slot.episode_step += 1
       result = slot.step(actions[i])
       try:
         reward, done, observation = result
       except (TypeError, ValueError) as e:
         raise contract.refusal(
             'what it returned', result, '(reward, done, observation)') from e
-      rewards[i] = (
-          reward if type(reward) is float else contract.to_reward(reward))
-      dones[i] = done if type(done) is bool else contract.to_bool(done)
+      if type(reward) is not float:
+        reward = contract.to_reward(reward)
+      if type(done) is not bool:
+        done = contract.to_bool(done)
       slot.write(observation)
+      self._write(slot, i, reward, done)
       if end == len(ids) or time.monotonic() >= due:
         self._control.send(READY + ids[first:end].tobytes())
         first, due = end, time.monotonic() + _REPORT_SECONDS
+
+  def _write(self, slot, i, reward, done):
+    """Writes all of an output but the observation."""
+    shared = self._shared
+    slot.episode_return += reward
+    shared.reward[i] = reward
+    shared.episode_return[i] = slot.episode_return
+    shared.episode_step[i] = slot.episode_step
+    shared.done[i] = shared.is_last[i] = done
+    shared.is_first[i] = False
+    if done:
+      slot.episode_return = 0.0
+      slot.episode_step = 0
 
   def _report(self, error):
     current_id = (self._current_id if self._stepping is None else

@@ -228,8 +228,10 @@ def _worker_environ():
   environ = dict(
       os.environ, CUDA_VISIBLE_DEVICES='', PYTHONPATH=os.pathsep.join(path),
       PYTHONSAFEPATH='1')
-  # Parallelism is between the processes.
+  # Parallelism is between the processes. The second is of Mesa's software
+  # renderer, which then draws in the thread that asks for it.
   environ.setdefault('OMP_NUM_THREADS', '1')
+  environ.setdefault('LP_NUM_THREADS', '0')
   return environ
 
 
