@@ -18,7 +18,8 @@ Devices.__doc__ = """Where things run.
   inference: The device name of the policy.
   jit_compile_learner: Whether XLA compiles loss and gradients.
   jit_compile_policy: Whether XLA compiles the policy.
-  num_parts: Parts of a batch whose gradients a replica computes side by side.
+  num_parts: Parts of a batch whose gradients a replica computes side by side,
+    if the batch is large.
 """
 
 

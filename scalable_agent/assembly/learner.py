@@ -1,6 +1,9 @@
 """A configuration's learner, and where its batches come from."""
 
 import functools
+import math
+
+import numpy as np
 
 from scalable_agent import adam
 from scalable_agent import config as config_lib
@@ -14,6 +17,9 @@ from scalable_agent.replay import prioritized_sequences
 from scalable_agent.replay import replayed_queue
 from scalable_agent.replay import replayer
 from scalable_agent.replay import sequence_store
+
+# With less to observe, a second part of a batch costs more than it gains.
+_SMALLEST_SPLIT_BYTES = 2_000_000
 
 
 def create_learner(config, agent, devices, strategy=None):
@@ -40,7 +46,16 @@ def create_learner(config, agent, devices, strategy=None):
       target_update_period=(
           config.target_update_period if config.agent == 'reactor' else 0),
       jit_compile=devices.jit_compile_learner,
-      num_parts=devices.num_parts)
+      num_parts=_num_parts(config, agent, devices))
+
+
+def _num_parts(config, agent, devices):
+  """Returns into how many parts a replica splits its share of a batch."""
+  entry_bytes = sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
+                    for spec in agent.observation_spec)
+  share_bytes = (config.learner_batch_size * (config.unroll_length + 1) *
+                 entry_bytes / len(devices.learner))
+  return devices.num_parts if share_bytes >= _SMALLEST_SPLIT_BYTES else 1
 
 
 def _create_optimizer(config):

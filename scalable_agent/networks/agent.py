@@ -50,6 +50,7 @@ class Agent:
       ValueError: There is no such torso, or it does not fit the observation.
     """
     self.num_actions = num_actions
+    self.observation_spec = observation_spec
     self._frames = frames.Frames(
         observation_spec[0], torso, precision, channel_multiplier)
     self._use_lstm = use_lstm

@@ -29,6 +29,7 @@ class ReactorAgent:
 
   Attributes:
     num_actions: Size of the action set, A.
+    observation_spec: The pool's tuple of `ArraySpec`.
     sparse_params: Names of the weights whose gradient is sparse: none.
     support: float32 [m], the atoms of the distributions of returns.
   """
@@ -60,6 +61,7 @@ class ReactorAgent:
       raise ValueError('--agent=reactor has no network for instructions, which '
                        'the observations of this level have.')
     self.num_actions = num_actions
+    self.observation_spec = observation_spec
     self.support = np.linspace(v_min, v_max, num_atoms).astype(np.float32)
     self._frames = frames.Frames(
         observation_spec[0], torso, precision, channel_multiplier)

@@ -1,10 +1,15 @@
-"""From the flags of Reactor to its loss, optimizer and replay."""
+"""From flags to a learner, and from those of Reactor to all its parts."""
 
+import types
+
+import numpy as np
 import pytest
 
 from scalable_agent import config as config_lib
+from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.assembly import loss as loss_assembly
+from scalable_agent.environments import ArraySpec
 from scalable_agent.process import timing
 
 # None of these is a default.
@@ -53,3 +58,35 @@ def test_learners_share_the_steps_of_an_update(calls):
       _VALUES, task=0, learner_hosts=['a:1', 'b:2'], insecure_network=True))
   learner_assembly.create_source(config, 'queue', None, 'agent', None)
   assert calls['PrioritizedSequences'][0][4] == 5.5
+
+
+@pytest.mark.parametrize('values, spec, num_replicas, expected', [
+    (dict(level_name='pong'), ArraySpec((84, 84, 4), np.uint8), 1, 2),
+    (dict(level_name='pong', batch_size=8), ArraySpec((84, 84, 4), np.uint8),
+     1, 2),
+    # A replica has the half of 4 * 21 * 84 * 84 * 4 bytes, or all of them.
+    (dict(level_name='pong', batch_size=4), ArraySpec((84, 84, 4), np.uint8),
+     1, 2),
+    (dict(level_name='pong', batch_size=4), ArraySpec((84, 84, 4), np.uint8),
+     2, 1),
+    (dict(level_name='pong', agent='reactor'), ArraySpec((84, 84, 1), np.uint8),
+     1, 1),
+    (dict(level_name='gym:MinAtar/Breakout-v1'),
+     ArraySpec((10, 10, 4), np.uint8), 1, 1),
+    (dict(level_name='gym:CartPole-v1', batch_size=1),
+     ArraySpec((4,), np.float32), 1, 1),
+    (dict(level_name='gym:CartPole-v1', batch_size=1, unroll_length=1),
+     ArraySpec((250_000,), np.float32), 1, 2),
+])
+def test_a_small_batch_is_not_split(
+    monkeypatch, values, spec, num_replicas, expected):
+  calls = []
+  monkeypatch.setattr(learner_assembly.learner_lib, 'Learner',
+                      lambda *args, **kwargs: calls.append(kwargs))
+  monkeypatch.setattr(loss_assembly, 'create_loss_fn', lambda *args: None)
+  agent = types.SimpleNamespace(observation_spec=(spec,))
+  devices = devices_assembly.Devices(
+      ['/cpu:0'] * num_replicas, '/cpu:0', False, False, num_parts=2)
+  learner_assembly.create_learner(
+      config_lib.resolve(values), agent, devices, 'strategy')
+  assert calls[0]['num_parts'] == expected
