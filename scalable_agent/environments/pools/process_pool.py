@@ -382,14 +382,16 @@ class ProcessPool(Pool):
     return 0
 
   def _make_output(self, ids):
-    ids = np.array(ids, np.int32)
-    reward, episode_return, episode_step, done, is_first, is_last = [
-        values.take(ids) for values in self._arrays[2:-1]]
-    observation = tuple(
-        [values.take(ids, axis=0) for values in self._arrays.observation])
-    info = StepOutputInfo(episode_return, episode_step)
-    return PoolOutput(ids, StepOutput(reward, info, done, observation),
-                      is_first, is_last)
+    ids, arrays = np.array(ids, np.int32), self._arrays
+    take = lambda values: values.take(ids, axis=0)
+    return PoolOutput(
+        ids,
+        StepOutput(
+            take(arrays.reward),
+            StepOutputInfo(take(arrays.episode_return),
+                           take(arrays.episode_step)),
+            take(arrays.done), tuple(map(take, arrays.observation))),
+        take(arrays.is_first), take(arrays.is_last))
 
   def _deliver(self, worker, message, num_answers=1):
     worker.owe(num_answers)

@@ -5,6 +5,7 @@ import math
 import time
 
 from absl import logging
+
 from scalable_agent.environments.pools import process_pool
 
 _KILL_GRACE_SECONDS = 10.0
