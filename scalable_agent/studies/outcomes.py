@@ -24,6 +24,7 @@ BEST = 3
 # "Final" is what ended in this last part of the frames.
 _LAST = .1
 _SUITE_SCORE = 'capped_human_normalized_score'
+_DEFAULT_AGENT = 'impala'
 
 Outcome = collections.namedtuple(
     'Outcome', 'logdir level variant sample seed settings final frames '
@@ -33,7 +34,7 @@ Outcome.__doc__ = """A run of a sweep.
   logdir: Its directory.
   level: --level_name.
   variant: What is compared: a tuple of alternatives, each a tuple of pairs of
-    setting and value that go together.
+    setting and value that go together. An agent that is not IMPALA is one.
   sample: The hyperparameters it was tried with, a tuple of such pairs.
   seed: --seed.
   settings: What makes its agent what it is, a dict of setting to value.
@@ -128,6 +129,11 @@ def read(logdir):
   """
   run = runs_lib.read(logdir)
   variant, sample = _read_file(logdir)
+  agent = run.config.get('agent', _DEFAULT_AGENT)
+  # Sweeps of two agents may be compared, each of which varies its own settings.
+  if agent != _DEFAULT_AGENT and not any(
+      'agent' in dict(alternative) for alternative in variant):
+    variant = (('agent', agent),), *variant
   return Outcome(
       logdir, run.config.get('level_name'), variant, sample,
       run.config.get('seed'), agents.settings_of(run), final_return(run),

@@ -66,6 +66,20 @@ def test_hyperparameters_make_samples_and_the_rest_variants(tmp_path):
       'policy_lag=10, architecture=a3c, num_actors=4')
 
 
+def test_another_agent_is_another_variant(tmp_path):
+  """Also where its sweep varies other settings, or none."""
+  def variant_of(name, agent, variant):
+    path = trial_runs.write(tmp_path, name, [1.], variant=variant, agent=agent)
+    return outcomes.describe(outcomes.read(path).variant)
+
+  assert variant_of('a', 'reactor', []) == 'agent=reactor'
+  assert variant_of('b', 'reactor', [{'retrace_lambda': .5}]) == (
+      'agent=reactor, retrace_lambda=0.5')
+  assert variant_of('c', 'impala', []) == 'all runs'
+  for agent in 'impala', 'reactor':
+    assert variant_of(agent, agent, [{'agent': agent}]) == f'agent={agent}'
+
+
 def test_variants_are_kept_apart(tmp_path):
   """Also where they differ in what is about the machine alone."""
   for name, variant in (('a', [{'num_actors': 4}]), ('b', [{'num_actors': 16}]),
