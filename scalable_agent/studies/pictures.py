@@ -2,6 +2,7 @@
 """
 
 import io
+import textwrap
 
 from matplotlib import figure as figure_lib
 import numpy as np
@@ -9,6 +10,9 @@ import numpy as np
 from scalable_agent.results import curves
 
 _SIZE = (7, 4.5)
+# Longer names are broken into lines, and stand below the picture.
+_NAME_LENGTH = 80
+_LONGEST_NAME_INSIDE = 40
 
 
 def _axis(title, x_label, y_label):
@@ -23,12 +27,19 @@ def _axis(title, x_label, y_label):
 
 
 def _to_png(figure, axis):
-  if axis.get_legend_handles_labels()[0]:
-    for text in axis.legend(loc='best', fontsize='small').get_texts():
+  lines, names = axis.get_legend_handles_labels()
+  if lines:
+    is_inside = max(map(len, names)) <= _LONGEST_NAME_INSIDE
+    place = dict(loc='best') if is_inside else dict(
+        loc='upper center', bbox_to_anchor=(.5, -.15))
+    legend = axis.legend(
+        lines, [textwrap.fill(name, _NAME_LENGTH) for name in names],
+        fontsize='small', **place)
+    for text in legend.get_texts():
       text.set_parse_math(False)
   figure.tight_layout()
   png = io.BytesIO()
-  figure.savefig(png, format='png', dpi=100)
+  figure.savefig(png, format='png', dpi=100, bbox_inches='tight')
   return png.getvalue()
 
 
