@@ -1,9 +1,6 @@
 """A configuration's learner, and where its batches come from."""
 
 import functools
-import math
-
-import numpy as np
 
 from scalable_agent import adam
 from scalable_agent import config as config_lib
@@ -51,8 +48,7 @@ def create_learner(config, agent, devices, strategy=None):
 
 def _num_parts(config, agent, devices):
   """Returns into how many parts a replica splits its share of a batch."""
-  entry_bytes = sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
-                    for spec in agent.observation_spec)
+  entry_bytes = sum(spec.num_bytes for spec in agent.observation_spec)
   share_bytes = (config.learner_batch_size * (config.unroll_length + 1) *
                  entry_bytes / len(devices.learner))
   return devices.num_parts if share_bytes >= _SMALLEST_SPLIT_BYTES else 1

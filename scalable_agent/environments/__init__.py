@@ -16,6 +16,7 @@ TensorFlow nor any emulator.
 
 import collections
 import dataclasses
+import math
 
 import numpy as np
 
@@ -70,6 +71,11 @@ class ArraySpec:
   """
   shape: tuple
   dtype: np.dtype
+
+  @property
+  def num_bytes(self):
+    """Of one array."""
+    return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 # Instructions are observed as ids of words: hash buckets, and -1 for no word.

@@ -235,8 +235,7 @@ class StepsLayouts:
     self._num_actions = num_actions
     one = _repeat(self._template(), 1)
     self._bytes_per_environment = sum(
-        int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize
-        for leaf in tree.flatten(one))
+        leaf.num_bytes for leaf in tree.flatten(one))
     # Of the sizes that were seen alone: there may be thousands.
     self._layouts = functools.lru_cache(_MAX_LAYOUTS)(self._make)
 

@@ -90,9 +90,8 @@ def map_arrays(memory_fd, num_environments, observation_spec):
                         *observation_spec)]
   offsets = [0]
   for spec in specs:
-    num_bytes = int(np.prod(spec.shape)) * spec.dtype.itemsize
-    offsets.append(
-        offsets[-1] - (-num_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES)
+    offsets.append(offsets[-1] -
+                   (-spec.num_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES)
   os.ftruncate(memory_fd, offsets[-1])
   memory = mmap.mmap(memory_fd, offsets[-1])
   arrays = [np.ndarray(spec.shape, spec.dtype, memory, offset)
