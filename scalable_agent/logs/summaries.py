@@ -5,12 +5,15 @@ TensorBoard sorts groups by name, so their names begin with a digit.
 
 import collections
 import io
+import itertools
 import os
 
 import numpy as np
 import tensorflow as tf
+from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.hparams import api as hparams_api
 from tensorboard.plugins.image import metadata as image_metadata
+from tensorboard.plugins.scalar import summary_v2 as scalar_summary
 
 from scalable_agent import config as config_lib
 from scalable_agent import suites
@@ -82,18 +85,21 @@ class Summaries:
       tf.errors.OpError: The file cannot be written.
     """
     with self._writer.as_default():
-      for ended, episode in episodes:
-        for name in ('episode_return', 'episode_frames'):
-          _scalar(f'7_levels/{episode.level_name}/{name}',
-                  getattr(episode, name), ended)
+      # Many short episodes end between two updates.
+      for ended, group in itertools.groupby(episodes, lambda pair: pair[0]):
+        _write_scalars(
+            [(f'7_levels/{episode.level_name}/{name}', getattr(episode, name))
+             for _, episode in group
+             for name in ('episode_return', 'episode_frames')], ended)
+      scalars = [(tag_of(name), value) for name, value in metrics.items()
+                 if name not in _LEFT_OUT]
+      scalars += [(tag, metrics[name])
+                  for name, tag in self._released_names.items()
+                  if name in metrics]
       # A mean over the games of a suite would mean nothing.
       if len(recent_episodes) and recent_episodes.num_levels == 1:
-        _scalar(MEAN_RETURN, recent_episodes.mean_return(), frames)
-      for name, value in metrics.items():
-        if name not in _LEFT_OUT:
-          _scalar(tag_of(name), value, frames)
-        if name in self._released_names:
-          _scalar(self._released_names[name], value, frames)
+        scalars.append((MEAN_RETURN, recent_episodes.mean_return()))
+      _write_scalars(scalars, frames)
       for name, values in distributions.items():
         tf.summary.histogram(name, values, step=_number(frames))
       if film:
@@ -115,12 +121,12 @@ class Summaries:
     for episode in episodes:
       returns[episode.level_name].append(episode.episode_return)
     with self._writer.as_default():
-      for name, value in scores.items():
-        # Behind the score that it evaluates.
-        _scalar(f'1_return/{name}_of_evaluation', value, frames)
-      for level_name, values in returns.items():
-        _scalar(f'7_levels/{level_name}/evaluation_return', np.mean(values),
-                frames)
+      # Behind the score that it evaluates.
+      _write_scalars([(f'1_return/{name}_of_evaluation', value)
+                      for name, value in scores.items()] +
+                     [(f'7_levels/{level_name}/evaluation_return',
+                       np.mean(values))
+                      for level_name, values in returns.items()], frames)
     self._writer.flush()
 
   def _write_film(self, film, frames):
@@ -148,8 +154,14 @@ def _number(value):
   return np.array(value, np.int64)
 
 
-def _scalar(name, value, frames):
-  tf.summary.scalar(name, np.array(value, np.float32), step=_number(frames))
+def _write_scalars(scalars, frames):
+  """Writes pairs of a tag and a number, any of which may occur again."""
+  summary = summary_pb2.Summary()
+  for tag, value in scalars:
+    summary.value.extend(scalar_summary.scalar_pb(tag, value).value)
+  # `tf.summary.scalar` would call TensorFlow for each.
+  tf.summary.experimental.write_raw_pb(
+      summary.SerializeToString(), step=_number(frames))
 
 
 def _hparams(config):

@@ -40,13 +40,15 @@ def _write(logdir, episodes=(), metrics=None, shown=None, **values):
               {'3_lag/policy_lag': np.array([0, 1, 1]),
                '5_policy/action': np.array([[2, 2]])}, shown)
   found.close()
-  values = {}
-  for path in glob.glob(str(logdir / 'events.*')):
-    for record in tf.data.TFRecordDataset(path):
-      event = tf.compat.v1.Event.FromString(record.numpy())
-      values.update({value.tag: (event, value)
-                     for value in event.summary.value})
-  return values
+  return {value.tag: (event, value) for event, value in _read(logdir)}
+
+
+def _read(logdir):
+  """Returns a list of pairs: an event, and a value in it."""
+  events = [tf.compat.v1.Event.FromString(record.numpy())
+            for path in glob.glob(str(logdir / 'events.*'))
+            for record in tf.data.TFRecordDataset(path)]
+  return [(event, value) for event in events for value in event.summary.value]
 
 
 def _plugin(value):
@@ -74,6 +76,20 @@ def test_groups_stand_in_the_order_in_which_people_look(tmp_path):
   assert _number(found, '2_speed/fps') == 3.
   assert found['2_speed/fps'][0].step == 200
   assert found['7_levels/pong/episode_return'][0].step == 100
+
+
+def test_every_episode_stands_at_the_frames_where_it_ended(tmp_path):
+  """Also those that ended between the same two updates, and of other levels.
+  """
+  ended = [(100, 'pong', 1.), (100, 'pong', 2.), (100, 'krull', 3.),
+           (200, 'pong', 4.)]
+  _write(tmp_path, [(frames, trajectories.Episode(level_name, value, 40))
+                    for frames, level_name, value in ended])
+  assert [(event.step, value.tag, float(tf.make_ndarray(value.tensor)))
+          for event, value in _read(tmp_path)
+          if value.tag.endswith('episode_return')] == [
+              (frames, f'7_levels/{level_name}/episode_return', value)
+              for frames, level_name, value in ended]
 
 
 def test_a_suite_has_its_scores_in_place_of_a_mean_return(tmp_path):
