@@ -11,6 +11,9 @@ import tree
 
 from scalable_agent import trajectories
 
+# Seeds and numbers of calls are of 32 bits.
+_NUM_SEEDS = 2**31
+
 _Program = collections.namedtuple('_Program', 'function output_dtypes')
 
 
@@ -34,7 +37,7 @@ class Policy:
     """
     self._step = agent.step
     self._device = device
-    self._seed = seed
+    self._seed = seed % _NUM_SEEDS
     self._calls = itertools.count()
     self._jit_compile = jit_compile
     self._programs = {}
@@ -91,7 +94,7 @@ class Policy:
       flat_inputs = [np.pad(a, [(0, padding)] + [(0, 0)] * (a.ndim - 1))
                      for a in flat_inputs]
     program = self._program(weights, inputs, flat_inputs)
-    seed = np.array([self._seed, next(self._calls)], np.int32)
+    seed = np.array([self._seed, next(self._calls) % _NUM_SEEDS], np.int32)
     with tf.device(self._device):
       # A call of the function itself checks every argument in Python, which
       # takes as long as a small network.

@@ -123,7 +123,8 @@ def main(argv):
       raise ValueError('--logdirs names no log directory.')
     if FLAGS.study:
       print(study_document.write(
-          find_runs(FLAGS.logdirs, outcomes.read), FLAGS.study,
+          find_runs(FLAGS.logdirs, outcomes.read_beside_others),
+          FLAGS.study,
           FLAGS.report_dir))
     elif FLAGS.png:
       draw(FLAGS.logdirs, FLAGS.png)

@@ -137,6 +137,14 @@ def test_every_call_has_its_own_seed():
   assert sorted(numbers) == list(range(1, 151))
 
 
+def test_seeds_are_as_large_as_they_like():
+  """That of a resumed run is the user's, and its updates on top."""
+  policy = policy_lib.Policy(
+      _ShowingAgent(), _weights(0), 0, 2**31 + 42, '/cpu:0')
+  output, _ = _call(policy)
+  assert (output.baseline == 42.).all()
+
+
 def test_no_call_sees_half_an_update():
   """All weights of a call are of one version, and it is the one returned."""
   policy = policy_lib.Policy(_ShowingAgent(), _weights(0), 0, 0, '/cpu:0')

@@ -156,6 +156,30 @@ def test_the_second_round_has_the_best_of_each_variant(tmp_path, capsys):
       for seed in (7, 8))
 
 
+def test_the_second_round_of_another_agent(tmp_path, capsys):
+  arguments = (tmp_path, '--vary=learning_rate=0.1,0.2', '--agent=reactor',
+               '--v_min=0', '--v_max=9', '--total_environment_frames=9000')
+  for i, rate in enumerate((.1, .2)):
+    trial_runs.write(tmp_path, f'a{i}', [float(i)], [dict(learning_rate=rate)],
+                     total=9000, agent='reactor')
+  _, names = _names(capsys, *arguments, '--best=1', '--seeds=1', '--seed=7')
+  assert names == ['learning_rate=0.2_seed=7']
+
+
+def test_runs_that_have_not_ended_are_not_the_best(tmp_path, capsys, caplog):
+  """Their final return would be that of their beginning."""
+  for i, rate in enumerate((.1, .2)):
+    trial_runs.write(tmp_path, f'a{i}', [float(i)], [dict(learning_rate=rate)],
+                     total=(1000, 500)[i])
+  config = tmp_path / 'a1' / 'config.json'
+  config.write_text(config.read_text().replace('500', '1000'))
+  _, names = _names(capsys, tmp_path, '--vary=learning_rate=0.1,0.2',
+                    '--total_environment_frames=1000', '--best=1', '--seeds=1',
+                    '--seed=7')
+  assert names == ['learning_rate=0.1_seed=7']
+  assert '1 of 2 samples have no finished run' in caplog.text
+
+
 def test_the_second_round_has_seeds_of_its_own(tmp_path):
   """One that the first round had would count twice for its sample."""
   arguments = (tmp_path, '--samples=1', '--total_environment_frames=1000')

@@ -181,11 +181,14 @@ def _check_pools(config):
            per_pool % config.pool_batch_size == 0,
            'pool_batch_size',
            f'it has to divide the {per_pool} environments of a pool')
+  num_levels = len(suites.level_names(config))
+  # Of several games, a pool hands out all environments of one at once.
+  at_once = math.ceil(per_pool / num_levels) if num_levels > 1 else 1
+  most = min((config.pool_batch_size or per_pool) + at_once - 1, per_pool)
   _require(
       config,
       config.inference_maximum_batch_size >= max(
-          config.inference_minimum_batch_size,
-          config.pool_batch_size or per_pool),
+          config.inference_minimum_batch_size, most),
       'inference_maximum_batch_size',
       'it has to hold what one pool hands out and be no less than '
       '--inference_minimum_batch_size')

@@ -139,7 +139,8 @@ def names(scope):
   """Returns the names of the settings that have a scope, a tuple.
 
   Args:
-    scope: One of `IDENTITY`, `ACTORS`, `LEARNERS`, `AGENT` and `WORKERS`.
+    scope: One of `IDENTITY`, `ACTORS`, `LEARNERS`, `AGENT`, `WORKERS` and
+      `REPLAY`.
   """
   return tuple(name for name, declared in SETTINGS.items()
                if scope in declared.scopes)

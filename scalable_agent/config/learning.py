@@ -85,9 +85,9 @@ class LearningSettings:
       '32.)',
       settings.ACTORS | settings.REPLAY | _LEARNING, settings.ONE_OR_MORE)
   replay_proportion: float = setting(
-      0., 'Proportion of every batch that is drawn from unrolls trained on '
-      'before (paper, section 5.2.2: 0.5). Frames and policy lag are counted '
-      'without them.', _LEARNING, settings.Check(
+      0., 'Proportion of every batch that is drawn from the unrolls kept, the '
+      'new ones among them (paper, section 5.2.2: 0.5). Frames and policy lag '
+      'are counted without it.', _LEARNING, settings.Check(
           lambda value: 0 <= value < 1, 'it has to be in [0, 1)'), **_IMPALA)
   replay_capacity: int = setting(
       10_000, 'Unrolls that each learner, or the replay job that agents share, '

@@ -97,7 +97,7 @@ class Reporter:
     self._lags = []
     self._steps = 0
     self._actions = None
-    self._start = self._written_time = time.time()
+    self._start = self._written_time = time.monotonic()
 
     metrics_path = os.path.join(config.logdir, log_file.METRICS)
     episodes_path = os.path.join(config.logdir, log_file.EPISODES)
@@ -153,7 +153,7 @@ class Reporter:
 
   def due(self):
     """Whether the next `write` is due."""
-    return (time.time() - self._written_time >=
+    return (time.monotonic() - self._written_time >=
             self._config.log_interval_secs)
 
   def write(self, learner_steps, gauges, stage_seconds, film=None):
@@ -168,7 +168,7 @@ class Reporter:
     Returns:
       A line on how the run is doing, None if there was no update.
     """
-    now = time.time()
+    now = time.monotonic()
     elapsed = now - self._written_time
     new_frames = self._frames - self._written_frames
     fps = new_frames / elapsed
@@ -197,9 +197,11 @@ class Reporter:
     for frames, played in evaluations:
       for episode in played:
         self._evaluations.add(_episode_line(frames, episode))
-    metrics.update(self.recent.suite_scores())
     text = None
-    if self._steps:
+    if not self._steps:
+      metrics = self.recent.suite_scores()
+    else:
+      metrics.update(self.recent.suite_scores())
       # JSON has no word for what is not finite.
       self._metrics.add(json.dumps({
           name: value if math.isfinite(value) else None
@@ -220,8 +222,9 @@ class Reporter:
             frames, suite_scores.of_episodes(self._config.level_name, played),
             played)
     except (OSError, tf.errors.OpError) as e:
-      logging.warning('The logs cannot be written, what they lack will be '
-                      'written later: %s', errors.first_line(e))
+      logging.warning('The logs cannot be written. The files get later what '
+                      'they lack, TensorBoard does not: %s',
+                      errors.first_line(e))
     self._written_time, self._written_frames = now, self._frames
     self._sums.clear()
     self._lags.clear()

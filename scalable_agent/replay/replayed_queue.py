@@ -6,8 +6,8 @@
                          v      |
                           buffer
 
-A share of every batch is drawn from a buffer of the unrolls that were trained
-on. V-trace corrects for the policies that they were generated with.
+A share of every batch is drawn from a buffer of unrolls, the new ones among
+them. V-trace corrects for the policies that they were generated with.
 """
 
 import threading

@@ -95,7 +95,8 @@ def _refuse_equal_seeds(repetitions):
 def _condition(outcome):
   """What two sweeps have to have in common, a pair of hashable values."""
   tried = {*outcomes_lib.HYPERPARAMETERS, *dict(outcome.sample)}
-  if outcomes_lib.is_of_population(outcome):
+  if (outcomes_lib.is_of_population(outcome) or
+      not outcome.settings.get('warm_start')):
     # Each member that copied weights has another path there.
     tried.add('warm_start')
   return outcome.variant, tuple(

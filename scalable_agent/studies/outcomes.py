@@ -34,7 +34,7 @@ Outcome.__doc__ = """A run of a sweep.
   logdir: Its directory.
   level: --level_name.
   variant: What is compared: a tuple of alternatives, each a tuple of pairs of
-    setting and value that go together. An agent that is not IMPALA is one.
+    setting and value that go together.
   sample: The hyperparameters it was tried with, a tuple of such pairs.
   seed: --seed.
   settings: What makes its agent what it is, a dict of setting to value.
@@ -129,16 +129,25 @@ def read(logdir):
   """
   run = runs_lib.read(logdir)
   variant, sample = _read_file(logdir)
-  agent = run.config.get('agent', _DEFAULT_AGENT)
-  # Sweeps of two agents may be compared, each of which varies its own settings.
-  if agent != _DEFAULT_AGENT and not any(
-      'agent' in dict(alternative) for alternative in variant):
-    variant = (('agent', agent),), *variant
   return Outcome(
       logdir, run.config.get('level_name'), variant, sample,
       run.config.get('seed'), agents.settings_of(run), final_return(run),
       run.frames,
       run.config.get('total_environment_frames'), run.episodes)
+
+
+def read_beside_others(logdir):
+  """Reads a run that may be compared with those of another agent's sweep.
+
+  As `read`, but an agent that is not IMPALA is a part of the variant: each
+  agent's sweep varies its own settings.
+  """
+  outcome = read(logdir)
+  agent = outcome.settings.get('agent') or _DEFAULT_AGENT
+  if agent == _DEFAULT_AGENT or any(
+      'agent' in dict(alternative) for alternative in outcome.variant):
+    return outcome
+  return outcome._replace(variant=((('agent', agent),), *outcome.variant))
 
 
 def read_all(logdir):

@@ -79,8 +79,8 @@ def check_one_condition(trials_to_run):
                      for variant in compared[:2])
     raise ConfigError(
         f'--share_replay cannot work: the sweep compares {first} with '
-        f'{second}, and {reason} Only {", ".join(outcomes.HYPERPARAMETERS)} '
-        'may vary in one.')
+        f'{second}, and {reason} Only {", ".join(outcomes.HYPERPARAMETERS)}, '
+        'and what --samples draws, may vary in one.')
   if len(seeds) > 1:
     raise ConfigError(
         f'--seeds={len(seeds)} cannot work with --share_replay: {reason}')

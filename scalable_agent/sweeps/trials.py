@@ -5,6 +5,8 @@ import json
 import os
 import sys
 
+from absl import logging
+
 from scalable_agent import config as config_lib
 from scalable_agent.config import ConfigError
 from scalable_agent.files import whole_file
@@ -147,13 +149,21 @@ def choose_best(trials, logdir, count):
     ConfigError: Too few runs have a final return, or one cannot be read.
   """
   try:
-    found = outcomes.by_variant(outcomes.read_all(logdir))
+    found = outcomes.by_variant([
+        outcome for outcome in outcomes.read_all(logdir)
+        if outcome.frames >= outcome.total_frames])
   except (OSError, ValueError) as e:
     raise ConfigError(
         f'--best={count} cannot work: {" ".join(str(e).splitlines())}') from e
+  compared = [outcomes.split(trial.variant, trial.sample) for trial in trials]
+  missing = [pair for pair in dict.fromkeys(compared)
+             if pair[1] not in found.get(pair[0], {})]
+  if missing:
+    logging.warning(
+        '%d of %d samples have no finished run with a final return in %s, and '
+        'cannot be among the best', len(missing), len(set(compared)), logdir)
   chosen = []
-  for trial in trials:
-    variant, sample = outcomes.split(trial.variant, trial.sample)
+  for trial, (variant, sample) in zip(trials, compared, strict=True):
     best = outcomes.best_samples(found.get(variant, {}), count)
     done = found.get(variant, {}).get(sample, {}).get(trial.seed)
     if done and os.path.basename(done.logdir) != trial.name:

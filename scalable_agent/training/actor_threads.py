@@ -5,10 +5,14 @@ import threading
 
 from scalable_agent import actor
 from scalable_agent import suites
+from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.logs import film
 from scalable_agent.process import threads
 from scalable_agent.training import batched_a2c
 from scalable_agent.training import published
+
+# Enough of them are left above for the numbers of environments.
+_NUM_SEEDS = 2**30
 
 
 def start(config, stack):
@@ -26,7 +30,9 @@ def start(config, stack):
     environments.PoolError: They cannot be made.
   """
   layout = suites.choose_layout(config, config.num_actors)
-  pools = suites.make_pools(config, layout, config.seed)
+  # A resumed run does not play the same episodes again.
+  seed = config.seed + checkpoint_files.newest_frames(config.logdir)
+  pools = suites.make_pools(config, layout, seed % _NUM_SEEDS)
   for pool in pools:
     stack.callback(pool.close)
   return pools[0], functools.partial(ActorThreads, config, pools)

@@ -93,6 +93,8 @@ class Run:
     profiles = bool(config.profile_updates) and peers.is_first
     self.times = timing.StageTimes(
         *([profiler_lib.annotate] if profiles else []))
+    self._profiler = (
+        profiler_lib.Profiler(config, self.learner.steps) if profiles else None)
     self._connect_learner(agent, devices, shared_replay)
     weights, steps = self.learner.weights(), self.learner.steps
     self._publish_to_replay(weights)
@@ -106,12 +108,10 @@ class Run:
     self._actors = make_actors(
         agent, policy, self.queue.put, self.reporter.episode, self.times)
     self._actors.publish(weights, steps)
-    self._saved_time = time.time()
+    self._saved_time = time.monotonic()
     self._waited = timing.Waited()
     self._has_begun = False
     self._films = -1
-    self._profiler = (
-        profiler_lib.Profiler(config, steps) if profiles else None)
 
   def _connect_learner(self, agent, devices, shared_replay):
     """Creates what brings unrolls from the actors to the learner."""
@@ -259,7 +259,7 @@ class Run:
     """Returns a `peers.Due` by this learner's clock."""
     return peers_lib.Due(
         self.reporter.due(),
-        time.time() - self._saved_time >= self._config.save_checkpoint_secs)
+        time.monotonic() - self._saved_time >= self._config.save_checkpoint_secs)
 
   def save(self):
     """Saves the logs and a checkpoint, or leaves it to the learner that does.
@@ -267,7 +267,7 @@ class Run:
     Raises:
       checkpoint.CheckpointError: See `saver.Saver.save`.
     """
-    self._saved_time = time.time()
+    self._saved_time = time.monotonic()
     if self._saver and self._has_begun:
       self._saver.save(self.reporter)
     if self._is_one_of_several:

@@ -330,6 +330,15 @@ def test_batches_of_the_policy_for_callers_that_are_not_known(monkeypatch):
   resolve(inference_maximum_batch_size=100, **learner)
 
 
+def test_a_batch_of_the_policy_holds_whole_games(monkeypatch):
+  """Two environments of a game come together, so that 57 can become 58."""
+  _with_cores(monkeypatch, 2)
+  values = dict(level_name='atari57', num_actors=114, pool_batch_size=57)
+  message = message_of(inference_maximum_batch_size=57, **values)
+  assert '--inference_maximum_batch_size=57 cannot work' in message
+  resolve(inference_maximum_batch_size=58, **values)
+
+
 _small = st.integers(-2, 40)
 
 

@@ -37,6 +37,14 @@ def make_pool():
     pool.close()
 
 
+def test_more_than_a_message_holds_is_refused(make_pool):
+  """The worker would wait for it for ever."""
+  with pytest.raises(PoolError, match=r'bytes are too many .*2 environments '
+                     r'at once. Have more processes \(--environment_threads'):
+    make_pool([dict(level_name=name * 1_000_000) for name in 'ab'],
+              num_processes=1)
+
+
 _earlier_children = set()
 
 

@@ -6,13 +6,16 @@ import pathlib
 import re
 import signal
 import tempfile
+import threading
 import time
+import types
 
 import numpy as np
 import pytest
 
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.pools import replacing_pool
+from scalable_agent.evaluation import play
 from tests.environments.processes import LONG
 from tests.environments.processes import is_running
 from tests.environments.processes import wait_until
@@ -169,6 +172,22 @@ def test_stuck(make_pool, caplog):
   assert 'environment 0 (sticky): no answer within 2.5 s' in caplog.text
 
 
+def test_what_was_stopped_with_its_pool_is_not_stuck(make_pool, monkeypatch):
+  """As when a whole job is suspended: nobody looks, and nobody works."""
+  monkeypatch.setattr(replacing_pool, '_LONGEST_LOOK_SECONDS', .2)
+  pool = make_pool([dict()])
+  driver = _Driver(pool)
+  pid = driver.recv(0)[-1]
+  os.kill(pid, signal.SIGSTOP)
+  driver.send(0)
+  _set_timeout(pool, 1.)
+  time.sleep(1.5)
+  # The worker needs longer than the pool to wake up.
+  threading.Timer(.3, os.kill, (pid, signal.SIGCONT)).start()
+  assert driver.recv(0)[-1] == pid
+  assert pool.num_replaced == 0
+
+
 def test_what_has_nothing_to_do_is_not_stuck(make_pool):
   pool = make_pool([dict(episode_length=100)])
   driver = _Driver(pool)
@@ -231,7 +250,15 @@ def test_a_new_environment_has_a_new_seed(make_pool):
   pids = [driver.recv(i)[-1] for i in range(2)]
   os.kill(pids[0], signal.SIGKILL)
   driver.step(0)
-  assert [kwargs['seed'] for kwargs in pool._kwargs] == [999994, 7]
+  assert [kwargs['seed'] for kwargs in pool._kwargs] == [
+      replacing_pool._SEED_STEP - 9, 7]
+
+
+def test_new_environments_do_not_play_the_test_episodes():
+  """However often one is replaced, of a thousand."""
+  tested = play.seed(types.SimpleNamespace(seed=0))
+  for times in range(1, 100):
+    assert abs(times * replacing_pool._SEED_STEP - tested) > 1000
 
 
 def test_several_environments_in_a_process(make_pool):

@@ -204,11 +204,13 @@ def test_no_line_without_a_step(tmp_path):
   reporter.close()
   assert not (tmp_path / 'metrics.jsonl').exists()
   assert len((tmp_path / 'episodes.csv').read_text().splitlines()) == 2
+  assert not any(tag.startswith(('2_speed', '3_lag'))
+                 for tag in _summaries(tmp_path))
 
 
 def test_due_after_the_interval(tmp_path, monkeypatch):
   now = [1000.]
-  monkeypatch.setattr(metrics_lib.time, 'time', lambda: now[0])
+  monkeypatch.setattr(metrics_lib.time, 'monotonic', lambda: now[0])
   reporter = _reporter(tmp_path, interval_secs=10.)
   assert not reporter.due()
   now[0] += 10.

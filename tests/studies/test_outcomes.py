@@ -70,7 +70,7 @@ def test_another_agent_is_another_variant(tmp_path):
   """Also where its sweep varies other settings, or none."""
   def variant_of(name, agent, variant):
     path = trial_runs.write(tmp_path, name, [1.], variant=variant, agent=agent)
-    return outcomes.describe(outcomes.read(path).variant)
+    return outcomes.describe(outcomes.read_beside_others(path).variant)
 
   assert variant_of('a', 'reactor', []) == 'agent=reactor'
   assert variant_of('b', 'reactor', [{'retrace_lambda': .5}]) == (

@@ -1,9 +1,11 @@
 """Actor threads, as the training loop sees them."""
 
+import contextlib
 import types
 
 import pytest
 
+from scalable_agent import config as config_lib
 from scalable_agent.training import actor_threads
 
 
@@ -29,6 +31,26 @@ def test_unrolls_are_expected_once_all_environments_have_started(make):
   assert not threads.are_expected()
   second.has_started = True
   assert threads.are_expected()
+
+
+def test_a_resumed_run_has_other_seeds(monkeypatch, tmp_path):
+  """Else it would play the same first episodes after every start."""
+  seeds = []
+
+  def make_pools(config, layout, seed):
+    seeds.append(seed)
+    return [types.SimpleNamespace(close=lambda: None)]
+
+  monkeypatch.setattr(actor_threads.suites, 'make_pools', make_pools)
+  config = config_lib.resolve(
+      dict(level_name='gym:CartPole-v1', logdir=str(tmp_path), seed=7))
+  for frames in (0, 300, 2**31):
+    if frames:
+      (tmp_path / f'ckpt-{frames}.index').touch()
+      (tmp_path / f'ckpt-{frames}.data-00000-of-00001').touch()
+    actor_threads.start(config, contextlib.ExitStack())
+  assert seeds[:2] == [7, 307]
+  assert 0 <= seeds[2] < 2**31 - 1000
 
 
 def test_pools_that_replace_nothing_are_not_asked(make):

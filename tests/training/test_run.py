@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import threading
 import time
 
 from absl import flags
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from scalable_agent import config as config_lib
 from scalable_agent import environments
 from scalable_agent import experiment
 from scalable_agent import suites
@@ -184,6 +186,18 @@ def test_logs_that_cannot_be_written_keep_the_checkpoint_back(tmp_path):
     assert checkpoint_files.newest_frames(str(tmp_path)) == 60
   finally:
     run.close()
+
+
+def test_a_trace_of_what_is_past_is_refused_before_anybody_acts(tmp_path):
+  run, _ = _make_run(tmp_path)
+  _train(run, 2)
+  run.close()
+  run.save_last()
+  with pytest.raises(config_lib.ConfigError, match='--profile_updates=0:1 cannot'
+                     ' work: the run goes on after update 2'):
+    _make_run(tmp_path, '--profile_updates=0:1')
+  assert not [thread.name for thread in threading.enumerate()
+              if thread.name.startswith(('actor', 'staging'))]
 
 
 def test_environments_that_return_nan_are_named():

@@ -9,10 +9,11 @@ from absl import logging
 from scalable_agent.environments.pools import process_pool
 
 _KILL_GRACE_SECONDS = 10.0
-# No system waits for an infinite time limit in one go.
-_LONGEST_WAIT_SECONDS = 3600.0
-# Added to the seed of what is started anew, once per time.
-_SEED_STEP = 1_000_003
+# Between two looks at the workers by a process that runs, at the most.
+_LONGEST_LOOK_SECONDS = 10.0
+# Added to the seed of what is started anew, once per time. It leads to no seed
+# of `evaluation.play`.
+_SEED_STEP = 15_485_863
 _NUM_SEEDS = 2**31 - 1
 
 
@@ -70,8 +71,9 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     self._loss_window = loss_window_seconds
     self._loss_times = collections.defaultdict(collections.deque)
     self._lost = {}
+    self._looked = time.monotonic()
     # Nothing is stuck before that time of the monotonic clock.
-    self._next_check = time.monotonic() + min(
+    self._next_check = self._looked + min(
         step_timeout_seconds, start_timeout_seconds or math.inf)
     # Workers that are making environments anew; some may have done so.
     self._new = set()
@@ -114,16 +116,28 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     return count
 
   def _poll(self, timeout):
+    self._forgive_standstill()
     left = self._next_check - time.monotonic()
-    if timeout is None or timeout > left:
-      timeout = max(0., min(left, _LONGEST_WAIT_SECONDS))
-    has_more = super()._poll(timeout)
+    longest = max(0., min(left, _LONGEST_LOOK_SECONDS / 2))
+    has_more = super()._poll(
+        longest if timeout is None else min(timeout, longest))
     # No sooner, for what was polled may have more to say of what is lost.
     if left <= 0:
       self._find_stuck()
     while self._lost:
       self._replace(*self._lost.popitem())
     return has_more
+
+  def _forgive_standstill(self):
+    """Puts time limits off by what nobody looked: all may have been stopped.
+    """
+    now = time.monotonic()
+    standstill = now - self._looked - _LONGEST_LOOK_SECONDS
+    self._looked = now
+    if standstill > 0:
+      self._next_check += standstill
+      for worker in self._workers:
+        worker.owes_since += standstill
 
   def _find_stuck(self):
     now = time.monotonic()

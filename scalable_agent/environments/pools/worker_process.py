@@ -1,6 +1,7 @@
 """Starts the worker processes of a `ProcessPool`, and exchanges messages."""
 
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 
+from scalable_agent.environments import PoolError
 from scalable_agent.environments.pools import worker as worker_lib
 
 # For ending when asked, and on SIGTERM; what gets SIGKILL is only to be reaped.
@@ -79,8 +81,13 @@ class WorkerProcess:
       self.control.send(message)
     except BlockingIOError:
       return False
-    except OSError:
-      pass  # `receive_into` will see it, after the worker's last words.
+    except OSError as e:
+      if e.errno == errno.EMSGSIZE:
+        raise PoolError(
+            f'{len(message)} bytes are too many to tell a process of its '
+            f'{len(self.ids)} environments at once. Have more processes '
+            '(--environment_threads).') from e
+      # `receive_into` will see it, after the worker's last words.
     return True
 
   def owe(self, count):
