@@ -676,15 +676,17 @@ def test_test_mode_stops_where_python_loses_the_interrupt(
 
 # -- Bad input ----------------------------------------------------------------
 
+_without_engine = pytest.mark.skipif(
+    importlib.util.find_spec('deepmind_lab') is not None,
+    reason='here is a deepmind_lab')
+
 
 @pytest.mark.parametrize('arguments, expected', [
     (['--level_name=pogn'], ['--level_name=pogn', 'pong']),
     pytest.param(
         ['--level_name=no_such_level'],
         ['--level_name=no_such_level', 'module deepmind_lab', 'gym:<id>'],
-        marks=pytest.mark.skipif(
-            importlib.util.find_spec('deepmind_lab') is not None,
-            reason='here is a deepmind_lab, which says so itself')),
+        marks=_without_engine),
     (['--level_name=pong', '--batch_size=0'], ['--batch_size=0']),
     (['--level_name=pong', '--task=1'], ['--task=1', '--learner_hosts']),
     (['--level_name=pong', '--use_lstm', 'false'], ['arguments: false']),
@@ -718,8 +720,10 @@ def test_bad_flags_get_one_line(tmp_path, arguments, expected):
      ['gym:Pendulum-v1', 'action space', 'not Discrete']),
     (['--level_name=gym:Blackjack-v1'],
      ['gym:Blackjack-v1', 'observation space']),
-    (['--level_name=explore_goal_locations_small'],
-     ['explore_goal_locations_small', 'DeepMind Lab']),
+    pytest.param(
+        ['--level_name=explore_goal_locations_small'],
+        ['explore_goal_locations_small', 'DeepMind Lab'],
+        marks=_without_engine),
     (['--level_name=gym:CartPole-v1', '--network=deep'],
      ['network', 'deep']),
     (['--level_name=gym:CartPole-v1', '--mode=test'],
