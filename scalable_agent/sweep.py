@@ -83,7 +83,8 @@ def make_trials():
           f'--{name} needs --samples, of which there are none.')
   drawn = [each.name for each in ranges] if FLAGS.samples else []
   given = [name for name in config_lib.SETTINGS
-           if name in FLAGS and FLAGS[name].present and name != 'seed']
+           if name in FLAGS and FLAGS[name].present and
+           not (name == 'seed' and FLAGS.seeds)]  # The first of them.
   grid.check_names(factors, drawn + ['seed'] * bool(FLAGS.seeds), given)
   if not factors and not FLAGS.samples and not FLAGS.seeds:
     raise config_lib.ConfigError(

@@ -221,6 +221,7 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
     (('--samples=2', '--epsilon=1'), '--epsilon is given for all runs'),
     (('--range=epsilon=1:2', '--seeds=2'), '--range needs --samples'),
     (('--seeds=2', '--vary=seed=1,2'), 'seed is varied twice'),
+    (('--seed=7', '--vary=seed=1,2'), '--seed is given for all runs'),
     (('--seeds=2', '--only=seed=9'), '--only=seed=9 is no run of this sweep'),
     (('--seeds=2', '--mode=export'), '--mode=export cannot work'),
     (('--seeds=2', 'seeds'), 'Unexpected arguments: seeds'),
