@@ -181,9 +181,11 @@ def _check_pools(config):
            per_pool % config.pool_batch_size == 0,
            'pool_batch_size',
            f'it has to divide the {per_pool} environments of a pool')
-  num_levels = len(suites.level_names(config))
-  # Of several games, a pool hands out all environments of one at once.
-  at_once = math.ceil(per_pool / num_levels) if num_levels > 1 else 1
+  at_once = 1
+  if suites.of(config).has_fixed_batches:
+    num_levels = len(suites.level_names(config))
+    if num_levels > 1:  # A pool hands out all environments of a game at once.
+      at_once = math.ceil(per_pool / num_levels)
   most = min((config.pool_batch_size or per_pool) + at_once - 1, per_pool)
   _require(
       config,
