@@ -126,7 +126,10 @@ echo "$*" >>"{tmp_path}/started"
 if [[ "$*" == *job_name=learner* ]]; then {learner}; else {actor}; fi
 """)
   return subprocess.Popen(
-      [os.path.join(_ROOT, 'launch', 'local.sh'), *arguments],
+      # In the background of a script, which the tests may run in, ctrl-C is
+      # ignored, and no shell can catch it then.
+      ['env', '--default-signal=INT',
+       os.path.join(_ROOT, 'launch', 'local.sh'), *arguments],
       stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
       start_new_session=True, env=dict(
           os.environ, VENV=str(venv), JOB_LOGS=str(tmp_path / 'logs'),
