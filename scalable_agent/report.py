@@ -124,8 +124,7 @@ def main(argv):
     if FLAGS.study:
       print(study_document.write(
           find_runs(FLAGS.logdirs, outcomes.read_beside_others),
-          FLAGS.study,
-          FLAGS.report_dir))
+          FLAGS.study, FLAGS.report_dir))
     elif FLAGS.png:
       draw(FLAGS.logdirs, FLAGS.png)
       print(FLAGS.png)

@@ -84,7 +84,8 @@ def make_trials():
   drawn = [each.name for each in ranges] if FLAGS.samples else []
   given = [name for name in config_lib.SETTINGS
            if name in FLAGS and FLAGS[name].present and
-           not (name == 'seed' and FLAGS.seeds)]  # The first of them.
+           # With --seeds it is the first of them.
+           not (name == 'seed' and FLAGS.seeds)]
   grid.check_names(factors, drawn + ['seed'] * bool(FLAGS.seeds), given)
   if not factors and not FLAGS.samples and not FLAGS.seeds:
     raise config_lib.ConfigError(

@@ -89,7 +89,7 @@ class Actors:
         self._policy = policy_lib.Policy(
             self._agent, *fetched,
             # Unlike any other actor's, and unlike its own before a restart.
-            seed=(self._config.seed + self._client.session) % 2**31,
+            seed=self._config.seed + self._client.session,
             device=self._devices.inference,
             jit_compile=self._devices.jit_compile_policy)
       elif fetched:

@@ -57,7 +57,7 @@ class Actors:
     worker = workers_assembly.create_workers(
         config, self._agent, self._devices, weights, version,
         # Unlike any other actor's, and unlike its own before a restart.
-        seed=(config.seed + self._client.session) % 2**31)(
+        seed=config.seed + self._client.session)(
             self._client.get_weights, self._send)
     actor.run_actor(pool, timing.StageTimes(), actor.Actor(
         pool.level_names, pool.num_actions, worker.policy,

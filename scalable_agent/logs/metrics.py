@@ -197,11 +197,9 @@ class Reporter:
     for frames, played in evaluations:
       for episode in played:
         self._evaluations.add(_episode_line(frames, episode))
-    text = None
-    if not self._steps:
-      metrics = self.recent.suite_scores()
-    else:
-      metrics.update(self.recent.suite_scores())
+    text, scores = None, self.recent.suite_scores()
+    if self._steps:
+      metrics.update(scores)
       # JSON has no word for what is not finite.
       self._metrics.add(json.dumps({
           name: value if math.isfinite(value) else None
@@ -215,8 +213,8 @@ class Reporter:
       if self._summaries is None:
         self._summaries = summaries.Summaries(self._config)
       self._summaries.write(
-          self._frames, metrics, episodes, self.recent,
-          distributions if self._steps else {}, film)
+          self._frames, metrics if self._steps else scores, episodes,
+          self.recent, distributions if self._steps else {}, film)
       for frames, played in evaluations:
         self._summaries.write_evaluation(
             frames, suite_scores.of_episodes(self._config.level_name, played),

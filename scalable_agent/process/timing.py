@@ -4,8 +4,8 @@ import contextlib
 import threading
 import time
 
-# Between two looks at `Waited` by a process that runs, at the most.
-_LONGEST_LOOK_SECONDS = 10.
+# Between two looks at `Standstill` by a process that runs, at the most.
+LONGEST_LOOK_SECONDS = 10.
 
 
 class StageTimes:
@@ -67,6 +67,24 @@ class MeanTime:
     return seconds / count if count else float('nan')
 
 
+class Standstill:
+  """Tells for how long this process was stopped (SIGSTOP), as a job may be.
+
+  It is by how seldom the process looks.
+  """
+
+  def __init__(self):
+    self._looked = time.monotonic()
+
+  def take(self):
+    """Returns the seconds since the last look. To be asked every few seconds.
+    """
+    now = time.monotonic()
+    seconds = max(now - self._looked - LONGEST_LOOK_SECONDS, 0.)
+    self._looked = now
+    return seconds
+
+
 class Waited:
   """For how long something is waited for, while this process runs.
 
@@ -79,11 +97,9 @@ class Waited:
 
   def reset(self):
     """Begins anew: what was waited for has come."""
-    self._seconds, self._seen = 0., time.monotonic()
+    self._since, self._standstill = time.monotonic(), Standstill()
 
   def seconds(self):
     """Returns the seconds so far. To be asked every few seconds."""
-    now = time.monotonic()
-    self._seconds += min(now - self._seen, _LONGEST_LOOK_SECONDS)
-    self._seen = now
-    return self._seconds
+    self._since += self._standstill.take()
+    return time.monotonic() - self._since

@@ -97,7 +97,8 @@ def _condition(outcome):
   tried = {*outcomes_lib.HYPERPARAMETERS, *dict(outcome.sample)}
   if (outcomes_lib.is_of_population(outcome) or
       not outcome.settings.get('warm_start')):
-    # Each member that copied weights has another path there.
+    # Each member that copied weights has another path there, and where there is
+    # none it tells nothing.
     tried.add('warm_start')
   return outcome.variant, tuple(
       (name, value) for name, value in sorted(outcome.settings.items())

@@ -49,7 +49,7 @@ def _missing(outcomes):
   """Says which runs are not, or not wholly, in the figures; a list."""
   texts = []
   unfinished = [outcome for outcome in outcomes
-                if outcome.frames < (outcome.total_frames or 0)]
+                if not outcomes_lib.has_ended(outcome)]
   silent = [outcome for outcome in outcomes if outcome.final is None]
   for found, what in ((unfinished, 'have not all of their frames'),
                       (silent, 'have no episode to count, and are left out')):

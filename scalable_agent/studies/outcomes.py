@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 
+from scalable_agent import config as config_lib
 from scalable_agent.results import agents
 from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
@@ -24,7 +25,7 @@ BEST = 3
 # "Final" is what ended in this last part of the frames.
 _LAST = .1
 _SUITE_SCORE = 'capped_human_normalized_score'
-_DEFAULT_AGENT = 'impala'
+_DEFAULT_AGENT = config_lib.SETTINGS['agent'].default
 
 Outcome = collections.namedtuple(
     'Outcome', 'logdir level variant sample seed settings final frames '
@@ -143,7 +144,7 @@ def read_beside_others(logdir):
   agent's sweep varies its own settings.
   """
   outcome = read(logdir)
-  agent = outcome.settings.get('agent') or _DEFAULT_AGENT
+  agent = outcome.settings.get('agent', _DEFAULT_AGENT)
   if agent == _DEFAULT_AGENT or any(
       'agent' in dict(alternative) for alternative in outcome.variant):
     return outcome
@@ -248,6 +249,11 @@ def best_samples(samples, count=BEST):
     return []
   return sorted(samples, key=lambda sample: -score(samples[sample], shared))[
       :count]
+
+
+def has_ended(outcome):
+  """Whether a run has all of its frames, as far as they are known."""
+  return outcome.frames >= (outcome.total_frames or 0)
 
 
 def has_dependent_runs(outcome):

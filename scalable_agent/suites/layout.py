@@ -12,7 +12,8 @@ PoolLayout.__doc__ = """How environments are spread.
   size: Environments per pool.
   minimum_batch_size: Environments that a pool waits for before it hands them
     out (Atari: equal to the maximum).
-  maximum_batch_size: Environments that a pool hands out at once at the most.
+  maximum_batch_size: Environments that a pool hands out at once at the most. A
+    pool of several games hands out whole games, and may so exceed it.
   num_workers: Threads (Atari) or processes (others) per pool.
 """
 

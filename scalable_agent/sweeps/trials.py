@@ -151,13 +151,13 @@ def choose_best(trials, logdir, count):
   try:
     found = outcomes.by_variant([
         outcome for outcome in outcomes.read_all(logdir)
-        if outcome.frames >= outcome.total_frames])
+        if outcomes.has_ended(outcome)])
   except (OSError, ValueError) as e:
     raise ConfigError(
         f'--best={count} cannot work: {" ".join(str(e).splitlines())}') from e
   compared = [outcomes.split(trial.variant, trial.sample) for trial in trials]
-  missing = [pair for pair in dict.fromkeys(compared)
-             if pair[1] not in found.get(pair[0], {})]
+  missing = [(variant, sample) for variant, sample in dict.fromkeys(compared)
+             if sample not in found.get(variant, {})]
   if missing:
     logging.warning(
         '%d of %d samples have no finished run with a final return in %s, and '

@@ -13,6 +13,9 @@ from scalable_agent.training import published
 
 # Enough of them are left above for the numbers of environments.
 _NUM_SEEDS = 2**30
+# Odd, so that other frames have other seeds, and large, so that those of a round
+# number of frames are not near the seeds of `evaluation.play`.
+_SEED_STEP = 2_654_435_761
 
 
 def start(config, stack):
@@ -31,7 +34,8 @@ def start(config, stack):
   """
   layout = suites.choose_layout(config, config.num_actors)
   # A resumed run does not play the same episodes again.
-  seed = config.seed + checkpoint_files.newest_frames(config.logdir)
+  frames = checkpoint_files.newest_frames(config.logdir)
+  seed = config.seed + frames * _SEED_STEP
   pools = suites.make_pools(config, layout, seed % _NUM_SEEDS)
   for pool in pools:
     stack.callback(pool.close)

@@ -259,7 +259,8 @@ class Run:
     """Returns a `peers.Due` by this learner's clock."""
     return peers_lib.Due(
         self.reporter.due(),
-        time.monotonic() - self._saved_time >= self._config.save_checkpoint_secs)
+        time.monotonic() - self._saved_time >=
+        self._config.save_checkpoint_secs)
 
   def save(self):
     """Saves the logs and a checkpoint, or leaves it to the learner that does.

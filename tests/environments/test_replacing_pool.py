@@ -16,6 +16,7 @@ import pytest
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.pools import replacing_pool
 from scalable_agent.evaluation import play
+from scalable_agent.process import timing
 from tests.environments.processes import LONG
 from tests.environments.processes import is_running
 from tests.environments.processes import wait_until
@@ -174,7 +175,7 @@ def test_stuck(make_pool, caplog):
 
 def test_what_was_stopped_with_its_pool_is_not_stuck(make_pool, monkeypatch):
   """As when a whole job is suspended: nobody looks, and nobody works."""
-  monkeypatch.setattr(replacing_pool, '_LONGEST_LOOK_SECONDS', .2)
+  monkeypatch.setattr(timing, 'LONGEST_LOOK_SECONDS', .2)
   pool = make_pool([dict()])
   driver = _Driver(pool)
   pid = driver.recv(0)[-1]

@@ -6,6 +6,7 @@ import types
 import pytest
 
 from scalable_agent import config as config_lib
+from scalable_agent.evaluation import play
 from scalable_agent.training import actor_threads
 
 
@@ -44,13 +45,16 @@ def test_a_resumed_run_has_other_seeds(monkeypatch, tmp_path):
   monkeypatch.setattr(actor_threads.suites, 'make_pools', make_pools)
   config = config_lib.resolve(
       dict(level_name='gym:CartPole-v1', logdir=str(tmp_path), seed=7))
-  for frames in (0, 300, 2**31):
+  for frames in (0, 300, 1_000_000, 2**31):
     if frames:
       (tmp_path / f'ckpt-{frames}.index').touch()
       (tmp_path / f'ckpt-{frames}.data-00000-of-00001').touch()
     actor_threads.start(config, contextlib.ExitStack())
-  assert seeds[:2] == [7, 307]
-  assert 0 <= seeds[2] < 2**31 - 1000
+  assert seeds[:2] == [7, (7 + 300 * actor_threads._SEED_STEP) % 2**30]
+  assert len(set(seeds[:3])) == 3
+  assert all(0 <= seed < 2**31 - 1000 for seed in seeds)
+  # A million of frames is near what is added for test episodes.
+  assert all(abs(seed - play.seed(config)) > 1000 for seed in seeds)
 
 
 def test_pools_that_replace_nothing_are_not_asked(make):

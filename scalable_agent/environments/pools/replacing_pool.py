@@ -7,10 +7,9 @@ import time
 from absl import logging
 
 from scalable_agent.environments.pools import process_pool
+from scalable_agent.process import timing
 
 _KILL_GRACE_SECONDS = 10.0
-# Between two looks at the workers by a process that runs, at the most.
-_LONGEST_LOOK_SECONDS = 10.0
 # Added to the seed of what is started anew, once per time. It leads to no seed
 # of `evaluation.play`.
 _SEED_STEP = 15_485_863
@@ -71,9 +70,9 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     self._loss_window = loss_window_seconds
     self._loss_times = collections.defaultdict(collections.deque)
     self._lost = {}
-    self._looked = time.monotonic()
+    self._standstill = timing.Standstill()
     # Nothing is stuck before that time of the monotonic clock.
-    self._next_check = self._looked + min(
+    self._next_check = time.monotonic() + min(
         step_timeout_seconds, start_timeout_seconds or math.inf)
     # Workers that are making environments anew; some may have done so.
     self._new = set()
@@ -118,7 +117,7 @@ class ReplacingProcessPool(process_pool.ProcessPool):
   def _poll(self, timeout):
     self._forgive_standstill()
     left = self._next_check - time.monotonic()
-    longest = max(0., min(left, _LONGEST_LOOK_SECONDS / 2))
+    longest = max(0., min(left, timing.LONGEST_LOOK_SECONDS / 2))
     has_more = super()._poll(
         longest if timeout is None else min(timeout, longest))
     # No sooner, for what was polled may have more to say of what is lost.
@@ -129,12 +128,9 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     return has_more
 
   def _forgive_standstill(self):
-    """Puts time limits off by what nobody looked: all may have been stopped.
-    """
-    now = time.monotonic()
-    standstill = now - self._looked - _LONGEST_LOOK_SECONDS
-    self._looked = now
-    if standstill > 0:
+    """Puts time limits off: the workers may have been stopped as well."""
+    standstill = self._standstill.take()
+    if standstill:
       self._next_check += standstill
       for worker in self._workers:
         worker.owes_since += standstill
