@@ -112,14 +112,14 @@ def test_train_to_the_end(tmp_path):
   with Jobs(tmp_path) as jobs:
     for job in ('learner', 'actor'):
       for task in range(2):
-        jobs.start(job, task, '--total_environment_frames=8000',
+        jobs.start(job, task, '--total_environment_frames=24000',
                    '--save_checkpoint_secs=0.3')
     for job in ('learner', 'actor'):
       for task in range(2):
         jobs.assert_code(0, job, task)
     hashes = jobs.hashes(0)
     assert hashes == jobs.hashes(1)
-    assert hashes[-1][0] == jobs.checkpoint_frames() == 8000
+    assert hashes[-1][0] == jobs.checkpoint_frames() == 24000
     assert len({digits for _, digits in hashes}) > 1
     assert 'of the learners differ' not in jobs.output('learner', 0)
     # Nothing but the first learner has written anything.
@@ -128,11 +128,12 @@ def test_train_to_the_end(tmp_path):
     assert sorted(os.listdir(tmp_path)) == sorted(
         ['run'] + [os.path.basename(path) for path in glob.glob(
             str(tmp_path / '[la]*'))])
-    # Games of both learners' actors; no actor alone could play so many frames.
+    # Games of both learners' actors: one alone plays half, and few ahead. What
+    # the actors have not reported when training ends is missing, two seconds.
     with open(os.path.join(jobs.logdir, 'episodes.csv')) as f:
       rows = [line.split(',') for line in f.read().splitlines()[1:]]
     played = sum(int(row[3]) for row in rows)
-    assert 4400 < played
+    assert 13000 < played
     assert [int(row[0]) for row in rows] == sorted(int(row[0]) for row in rows)
 
 
