@@ -6,6 +6,7 @@ import os
 
 from scalable_agent.results import document
 from scalable_agent.results import markdown
+from scalable_agent.results import published
 from scalable_agent.results import writing
 from scalable_agent.studies import best_of_sweep
 from scalable_agent.studies import lag as lag_lib
@@ -25,7 +26,7 @@ _HOW_SURE = (
     'Intervals are 95 % intervals of a mean by the studentised bootstrap. '
     'Fewer than four units have none. Differences are paired; "cannot be told" '
     'marks those without an interval, or with 0 in it. Pairs and intervals are '
-    'of samples, or of seeds where nothing is sampled.')
+    'of samples, or of seeds where nothing is drawn.')
 _HOW_BEST = (
     'The mean of the three samples with the best final returns, as the paper '
     'has it. The best of many flatters what varies most, so there is no '
@@ -93,13 +94,16 @@ def _best(level, outcomes):
         for found in outcome.episodes.values()]
     if episodes:
       by_name[outcomes_lib.describe(variant)] = episodes
-  return [
+  blocks = [
       document.Heading(f'{level}: the best samples'),
       document.Paragraph(_HOW_BEST),
       study_tables.best(variants),
-      study_tables.best_differences(variants),
-      document.Picture(f'{level} best 3',
-                       pictures.best_curves(level, by_name))]
+      study_tables.best_differences(variants)]
+  # Returns on different games have no common axis.
+  if not published.levels_of_suite(level):
+    blocks.append(document.Picture(
+        f'{level} best 3', pictures.best_curves(level, by_name)))
+  return blocks
 
 
 def _stability(level, outcomes):
@@ -173,6 +177,7 @@ def build(outcomes, names, how_final=_HOW_FINAL):
     if name not in STUDIES:
       raise ValueError(
           f'--study={name} is no study. Expected {", ".join(STUDIES)}.')
+  outcomes = outcomes_lib.in_one_order(outcomes)
   blocks = [document.Paragraph(f'{how_final} {_HOW_SURE}')]
   blocks += map(document.Paragraph, _missing(outcomes))
   for level in dict.fromkeys(outcome.level for outcome in outcomes):

@@ -9,6 +9,8 @@ _MIN_UNITS = 4
 # A resample that holds one value several times says little of the spread: its
 # standard error counts as at least this share of the sample's.
 _MIN_SHARE_OF_ERROR = 0.25
+# An end that is nearer to 0, as a share of the largest value, is 0.
+_ROUNDING = 1e-12
 
 
 def of_mean(values):
@@ -38,7 +40,9 @@ def of_mean(values):
   ratios = shifts / np.maximum(
       _standard_error(resamples), _MIN_SHARE_OF_ERROR * error)
   low, high = np.percentile(ratios, _PERCENTILES, method='nearest')
-  return float(mean - high * error), float(mean - low * error)
+  ends = np.array([mean - high * error, mean - low * error])
+  ends[np.abs(ends) < _ROUNDING * np.max(np.abs(values))] = 0.
+  return tuple(ends.tolist())
 
 
 def _standard_error(values):

@@ -32,8 +32,9 @@ def by_lag(variants):
       raise ValueError(
           f'--study=lag needs runs whose sweep varies {_LAG}; those of '
           f'"{outcomes_lib.describe(variant)}" do not.')
-    rest = tuple(alternative for alternative in variant
-                 if _LAG not in dict(alternative))
+    rest = tuple(filter(None, (
+        tuple(pair for pair in alternative if pair[0] != _LAG)
+        for alternative in variant)))
     found.setdefault(rest, {})[lags[0]] = samples
   return {rest: dict(sorted(lags.items())) for rest, lags in found.items()}
 

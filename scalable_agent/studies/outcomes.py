@@ -28,8 +28,8 @@ _SUITE_SCORE = 'capped_human_normalized_score'
 _DEFAULT_AGENT = config_lib.SETTINGS['agent'].default
 
 Outcome = collections.namedtuple(
-    'Outcome', 'logdir level variant sample seed settings final frames '
-    'total_frames episodes')
+    'Outcome', 'logdir level variant sample is_drawn seed settings final '
+    'frames total_frames episodes')
 Outcome.__doc__ = """A run of a sweep.
 
   logdir: Its directory.
@@ -37,6 +37,7 @@ Outcome.__doc__ = """A run of a sweep.
   variant: What is compared: a tuple of alternatives, each a tuple of pairs of
     setting and value that go together.
   sample: The hyperparameters it was tried with, a tuple of such pairs.
+  is_drawn: Whether some of these were drawn, and not chosen by the user.
   seed: --seed.
   settings: What makes its agent what it is, a dict of setting to value.
   final: Its final return, a float; None if no episode ended in the last tenth
@@ -107,7 +108,8 @@ def _read_file(logdir):
   try:
     with open(path, 'rb') as f:
       content = json.loads(f.read().decode())
-    return split(content['variant'], content['sample'])
+    return (*split(content['variant'], content['sample']),
+            bool(content['sample']))
   except FileNotFoundError as e:
     raise ValueError(f'{logdir} is no run of a sweep: it has no {FILE}.') from e
   except (OSError, ValueError, KeyError, TypeError, AttributeError,
@@ -129,9 +131,9 @@ def read(logdir):
     ValueError: It is no run of a sweep, or a file in it cannot be read.
   """
   run = runs_lib.read(logdir)
-  variant, sample = _read_file(logdir)
+  variant, sample, is_drawn = _read_file(logdir)
   return Outcome(
-      logdir, run.config.get('level_name'), variant, sample,
+      logdir, run.config.get('level_name'), variant, sample, is_drawn,
       run.config.get('seed'), agents.settings_of(run), final_return(run),
       run.frames,
       run.config.get('total_environment_frames'), run.episodes)
@@ -168,6 +170,23 @@ def read_all(logdir):
       with contextlib.suppress(FileNotFoundError):
         found.append(read(path))
   return found
+
+
+def in_one_order(outcomes):
+  """Returns outcomes whose variants and samples are equal where they mean so.
+
+  Sweeps may name the same settings in another order, all the others follow the
+  first.
+
+  Args:
+    outcomes: A list of `Outcome`s.
+  """
+  variants, samples = {}, {}
+  return [outcome._replace(
+      variant=variants.setdefault(
+          frozenset(map(frozenset, outcome.variant)), outcome.variant),
+      sample=samples.setdefault(frozenset(outcome.sample), outcome.sample))
+          for outcome in outcomes]
 
 
 def by_variant(outcomes):
@@ -221,6 +240,12 @@ def shared_seeds(samples):
     samples: A dict of sample to a dict of seed to `Outcome`.
   """
   return set.intersection(*map(set, samples.values())) if samples else set()
+
+
+def are_drawn(samples):
+  """Whether some of a variant's samples were drawn; `samples` is as above."""
+  return any(outcome.is_drawn for seeds in samples.values()
+             for outcome in seeds.values())
 
 
 def score(seeds, chosen):

@@ -51,8 +51,8 @@ def _train(settings, num_seeds):
   finals = tabular.train(settings, num_seeds, seed=1)
   return [
       outcomes.Outcome(
-          _LEVEL, _LEVEL, variant, sample, seed, {}, float(final), frames,
-          frames, {}) for seed, final in enumerate(finals, 1)]
+          _LEVEL, _LEVEL, variant, sample, False, seed, {}, float(final),
+          frames, frames, {}) for seed, final in enumerate(finals, 1)]
 
 
 def run(study_dir, num_seeds, kinds):

@@ -34,24 +34,27 @@ def verdict(interval):
   return 'higher' if interval[0] > 0 else 'lower'
 
 
-def finals(samples):
+def finals(samples, seeds=None):
   """Returns the final return of each sample, a dict of sample to float.
 
-  It is the mean over the seeds that all samples of the variant have. Where
-  there is one sample alone, it is a dict of seed to float: then seeds are what
-  is compared.
+  It is the mean over seeds. Where no sample is drawn, or one alone, it is a
+  dict of seed to float, the mean over what the user chose to try: then seeds
+  are what is compared.
 
   Args:
     samples: A dict of sample to a dict of seed to `Outcome`.
+    seeds: A set of seeds that all samples have, None for all of these.
   """
-  shared = outcomes_lib.shared_seeds(samples)
-  if not shared:
+  if seeds is None:
+    seeds = outcomes_lib.shared_seeds(samples)
+  if not seeds:
     return {}
-  if len(samples) == 1:
-    (seeds,) = samples.values()
-    return {seed: outcome.final for seed, outcome in seeds.items()}
-  return {sample: outcomes_lib.score(seeds, shared)
-          for sample, seeds in samples.items()}
+  if len(samples) == 1 or not outcomes_lib.are_drawn(samples):
+    return {seed: float(np.mean([found[seed].final
+                                 for found in samples.values()]))
+            for seed in sorted(seeds)}
+  return {sample: outcomes_lib.score(found, seeds)
+          for sample, found in samples.items()}
 
 
 def best(variants):
@@ -135,18 +138,23 @@ def differences(variants):
   Returns:
     A `tables.Table`.
   """
-  return _differences(variants, finals, _UNITS)
+  def both(*pair):
+    seeds = set.intersection(*map(outcomes_lib.shared_seeds, pair))
+    return [finals(samples, seeds) for samples in pair]
+
+  return _differences(variants, both, _UNITS)
 
 
 def best_differences(variants):
   """As `differences`, of the best samples, paired by new seed."""
-  return _differences(variants, _again, _NEW_SEEDS)
+  return _differences(
+      variants, lambda *pair: map(_again, pair), _NEW_SEEDS)
 
 
 def _differences(variants, values_of, units):
   return difference_table(units, [
       [outcomes_lib.describe(a), outcomes_lib.describe(b),
-       *difference(values_of(variants[a]), values_of(variants[b]))]
+       *difference(*values_of(variants[a], variants[b]))]
       for a, b in neighbours(variants)])
 
 

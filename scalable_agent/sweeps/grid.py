@@ -14,7 +14,7 @@ from scalable_agent.config import ConfigError
 from scalable_agent.files import file_names
 
 # What says where a run is kept and which job it is.
-_FIXED = ('logdir', 'mode', 'task', 'job_name', 'learner_hosts',
+FIXED = ('logdir', 'mode', 'task', 'job_name', 'learner_hosts',
           'collective_hosts', 'replay_host')
 
 Trial = collections.namedtuple('Trial', 'name variant sample seed')
@@ -107,12 +107,16 @@ def check_names(factors, drawn, given):
            for factor in factors] + [list(drawn)]
   counts = collections.Counter(itertools.chain(*named))
   for name, count in counts.items():
-    if name in _FIXED:
+    if name == 'seed':
+      raise ConfigError(
+          'seed cannot be varied as other settings are: a report would compare '
+          'seeds. Give --seeds, and with --seed the first of them.')
+    if name in FIXED:
       raise ConfigError(f'{name} cannot be varied by a sweep.')
     if count > 1:
       raise ConfigError(
-          f'{name} is varied twice: --vary, --variant, --seeds and --range '
-          'have to name different settings.')
+          f'{name} is varied twice: --vary, --variant and --range have to name '
+          'different settings.')
     if name in given:
       raise ConfigError(
           f'--{name} is given for all runs, and the sweep sets it for each. '

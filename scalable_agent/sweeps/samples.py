@@ -49,7 +49,7 @@ def parse(text, parse_value):
                    'name=value,value')
   if ':' not in values:
     choices = [parse_value(name, value) for value in values.split(',')]
-    if len(set(choices)) < len(choices):
+    if any(choices.count(choice) > 1 for choice in choices):
       raise _refusal(text, 'it names a value twice')
     return Range(name, None, None, choices)
   ends = [parse_value(name, value) for value in values.split(':')]

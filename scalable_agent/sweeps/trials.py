@@ -8,6 +8,7 @@ import sys
 from absl import logging
 
 from scalable_agent import config as config_lib
+from scalable_agent import experiment
 from scalable_agent.config import ConfigError
 from scalable_agent.files import whole_file
 from scalable_agent.process import machine_memory
@@ -17,8 +18,6 @@ from scalable_agent.sweeps import run_processes
 from scalable_agent.training import logdir as logdir_lib
 
 EXPERIMENT = 'scalable_agent.experiment'
-# With more of these, all runs of a sweep are longer.
-_MAY_GROW = ('total_environment_frames',)
 
 
 def experiment_command(arguments, settings):
@@ -79,25 +78,38 @@ def _check_mark(trial, logdir):
         '--sample_seed.')
 
 
-def _check_settings(config):
-  """Refuses to go on with a run as another agent: its sweep would be mixed.
+def config_of_run(changes, may_differ=()):
+  """Returns the `config.Config` of a run, begun or not.
+
+  A run that was begun as another agent is refused, since its sweep would be
+  mixed. That is also so if the user left out a flag this time: runs that begin
+  now would have its default.
+
+  Args:
+    changes: A dict of name to value, what this run has beside the flags.
+    may_differ: Names of settings that a begun run may have other values of.
 
   Raises:
-    ConfigError: It is so.
+    ConfigError: It is so, or the configuration cannot work.
   """
+  config = experiment.config_of_run(changes)
   found = logdir_lib.read_config(config.logdir, config.mode)
   if not found or config.mode != 'train':
-    return
+    return config
+  # A longer run goes on, one whose length nobody says would differ from others.
+  found['total_environment_frames'] = config.total_environment_frames
   # Through JSON, so that tuples compare as the lists they were written as.
-  values = json.loads(json.dumps(dataclasses.asdict(config)))
+  asked = json.loads(json.dumps(dataclasses.asdict(
+      experiment.config_with(changes))))
   was, now = (config_lib.effective_values(content, config_lib.AGENT)
-              for content in (found, values))
-  for name in sorted(now):
-    if name not in _MAY_GROW and was.get(name) != now[name]:
+              for content in (found, asked))
+  for name in sorted(now.keys() - set(may_differ)):
+    if was[name] != now[name]:
       raise ConfigError(
           f'--{name}={now[name]} cannot work: {config.logdir} was begun with '
-          f'{was.get(name)}. Runs of a sweep have the same flags, but for what '
-          'varies. Choose another --logdir.')
+          f'{was[name]}. All runs have the same flags, but for what varies. '
+          'Give those of the first start, or choose another --logdir.')
+  return config
 
 
 def make_run(trial, config, arguments, ends_with_parent=False):
@@ -105,7 +117,7 @@ def make_run(trial, config, arguments, ends_with_parent=False):
 
   Args:
     trial: A `grid.Trial`.
-    config: The `config.Config` of the run.
+    config: Of `config_of_run`.
     arguments: A list of flags that all runs get.
     ends_with_parent: As for `ManagedRun`.
 
@@ -123,7 +135,6 @@ def make_run(trial, config, arguments, ends_with_parent=False):
                       'tests.')
   logdir_lib.check(config, {})
   _check_mark(trial, config.logdir)
-  _check_settings(config)
   is_done = (run_processes.is_tested if config.mode == 'test' else
              run_processes.is_trained)
   settings = dict(grid.settings_of(trial), logdir=config.logdir)

@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 import pytest
 
+from scalable_agent import atari57
 from scalable_agent import report
 from scalable_agent.results import document as blocks_lib
 from scalable_agent.results import tables
@@ -115,6 +116,73 @@ def test_a_run_that_is_missing_is_missing_in_its_pair_alone(sweep):
   assert sorted(row[2] for row in differences.rows) == ['23', '23', '24', '24']
 
 
+def _stability(tmp_path):
+  """The tables of means and of differences, whose rows are returned."""
+  return [table.rows for table in _tables(
+      document.build(outcomes.read_all(tmp_path), ['stability']))]
+
+
+def test_seeds_that_one_variant_lacks_count_for_neither(tmp_path):
+  """Both are equal run by run, so their difference is 0, whatever is missing.
+  """
+  for seed in range(3):
+    for i in range(6):
+      for correction in _CORRECTIONS:
+        if (correction, i, seed) != ('none', 4, 2):
+          trial_runs.write(
+              tmp_path, f'{correction}_{i}_{seed}', [100. * seed + i],
+              [{'off_policy_correction': correction}], {'epsilon': i},
+              seed=seed)
+  means, (difference,) = _stability(tmp_path)
+  assert [row[2] for row in means] == ['52.5', '102.5']
+  assert difference[2:] == ['6', '0', '0 to 0', 'cannot be told']
+
+
+def test_what_the_user_chose_to_try_is_no_sample(tmp_path):
+  """Seeds are drawn, and rates of a grid are not: means are over the grid."""
+  for seed in range(5):
+    for rate in (1., 2., 60.):
+      for correction in _CORRECTIONS:
+        trial_runs.write(
+            tmp_path, f'{correction}_{rate}_{seed}',
+            [seed + rate + 2. * (correction == 'vtrace')],
+            [{'off_policy_correction': correction}, {'learning_rate': rate}],
+            seed=seed)
+  means, (difference,) = _stability(tmp_path)
+  assert [row[1:3] for row in means] == [['5', '23'], ['5', '25']]
+  assert difference[2:] == ['5', '-2', '-2 to -2', 'lower']
+
+
+def test_the_order_of_flags_makes_no_other_variant(tmp_path):
+  variant = [{'off_policy_correction': 'none'},
+             {'batch_size': 2, 'num_actors': 4}]
+  turned = [{'num_actors': 4, 'batch_size': 2},
+            {'off_policy_correction': 'none'}]
+  sample = {'epsilon': 1., 'discounting': .5}
+  for seed in range(4):
+    trial_runs.write(tmp_path, f'{seed}', [1.], turned if seed % 2 else variant,
+                     dict(reversed(sample.items())) if seed % 2 else sample,
+                     seed=seed)
+  (mean,), differences = _stability(tmp_path)
+  assert mean[:2] == [
+      'off_policy_correction=none, batch_size=2, num_actors=4', '4']
+  assert not differences
+
+
+def test_returns_on_different_games_are_not_drawn_together(tmp_path):
+  for level, games, num_pictures in (
+      ('pong', ['pong'], 1), ('atari57', atari57.GAMES, 0)):
+    logdir = tmp_path / level
+    # All games have an episode in the last tenth.
+    trial_runs.write(
+        logdir, 'a', [(game, 5.) for _ in range(20) for game in games],
+        [{'policy_lag': 1}], level=level, total=100_000)
+    blocks = document.build(outcomes.read_all(logdir), ['best3'])
+    assert len(_tables(blocks)) == 2
+    assert num_pictures == sum(
+        isinstance(block, blocks_lib.Picture) for block in blocks)
+
+
 @pytest.fixture(scope='module', name='lagged')
 def _lagged(tmp_path_factory):
   """At a lag of 100 the second rate is the better one, and vtrace by 5."""
@@ -158,7 +226,8 @@ def test_the_best_sample_is_not_chosen_by_the_seed_that_counts():
     finals = rng.normal(size=(20, 5))
     samples = {
         (('learning_rate', i),): {
-            seed: outcomes.Outcome('', '', (), (), seed, {}, final, 1, 1, {})
+            seed: outcomes.Outcome(
+                '', '', (), (), False, seed, {}, final, 1, 1, {})
             for seed, final in enumerate(row)} for i, row in enumerate(finals)}
     chosen = lag.choose(samples, None)
     assert set(chosen) == set(range(5))
@@ -178,6 +247,22 @@ def test_a_difference_of_three_seeds_cannot_be_told(tmp_path):
       document.build(outcomes.read_all(tmp_path), ['stability']))
   (row,) = differences.rows
   assert row[2:] == ['3', '-2', tables.MISSING, 'cannot be told']
+
+
+def test_what_goes_together_with_a_lag_is_told_apart(tmp_path):
+  """No run is left out, whichever way the sweep names its variants."""
+  for lag in (0, 10):
+    for correction in _CORRECTIONS:
+      trial_runs.write(
+          tmp_path, f'{correction}_{lag}', [lag + 5. * (correction == 'none')],
+          [{'policy_lag': lag, 'off_policy_correction': correction}])
+  table, differences = _tables(
+      document.build(outcomes.read_all(tmp_path), ['lag']))
+  assert table.header == ['lag', 'off_policy_correction=none',
+                          'off_policy_correction=vtrace']
+  assert [[cell.split()[0] for cell in row] for row in table.rows] == [
+      ['0', '5', '0'], ['10', '15', '10']]
+  assert [row[3] for row in differences.rows] == ['5', '5']
 
 
 def test_lag_needs_runs_that_have_one(sweep):

@@ -33,6 +33,13 @@ def test_skew_widens_the_side_of_the_tail():
   assert high - mean > 1.3 * (mean - low)
 
 
+@pytest.mark.parametrize('value', [.7, 1.1, -.7, -1.1])
+def test_an_end_at_0_is_0_whatever_is_rounded(value):
+  """Or what has been rounded would be told from 0."""
+  low, high = intervals.of_mean([0.] + [value] * 4)
+  assert (low if value > 0 else high) == 0.
+
+
 def test_what_all_have_has_no_error():
   assert intervals.of_mean([1.] * 5) == (1., 1.)
 
