@@ -162,7 +162,7 @@ class Learner:
 
     Returns:
       A pair. First a dict of floats to log: what the loss function says, summed
-      over all learners, `learning_rate`, `grad_norm` (before clipping), and
+      over all learners (NaN if it is a mean of nothing), `learning_rate`, `grad_norm` (before clipping), and
       `skipped`, 1 if the update was. Second the priorities of the batch,
       float32 [B], or None.
     """
@@ -278,6 +278,5 @@ def _unpack_logs(names, values):
     values: float32 [N], of each name its sum, or numerator and denominator.
   """
   values = iter(tf.unstack(values))
-  return {name: (tf.math.divide_no_nan(next(values), next(values))
-                 if is_quotient else next(values))
+  return {name: (next(values) / next(values) if is_quotient else next(values))
           for name, is_quotient in names}

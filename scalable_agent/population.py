@@ -16,6 +16,7 @@ again, and it goes on from where it was.
 """
 
 import contextlib
+import math
 import os
 import sys
 
@@ -31,6 +32,7 @@ from scalable_agent.sweeps import display
 from scalable_agent.sweeps import evolution
 from scalable_agent.sweeps import fitness
 from scalable_agent.sweeps import flags as sweep_flags
+from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import members as members_lib
 from scalable_agent.sweeps import program
 from scalable_agent.sweeps import samples as samples_lib
@@ -97,9 +99,9 @@ def _score_range():
     low, high = map(float, FLAGS.score_range)
   except ValueError:
     low = high = 0.
-  if not low < high:
-    raise _refusal('score_range', 'it has to be two numbers, the lower one '
-                   'first')
+  if not -math.inf < low < high < math.inf:
+    raise _refusal('score_range', 'it has to be two finite numbers, the lower '
+                   'one first')
   return low, high
 
 
@@ -114,6 +116,11 @@ def start_parameters():
     if FLAGS[each.name].present:
       raise config_lib.ConfigError(
           f'--{each.name} is given, and drawn too (--range). Leave one out.')
+    if each.name in (*grid.FIXED, *_OWN, *config_lib.names(
+        config_lib.IDENTITY)):
+      raise config_lib.ConfigError(
+          f'{each.name} cannot be drawn (--range): members copy the weights of '
+          'each other, and the population starts their runs.')
   config = experiment.config_with({})
   drawn = samples_lib.draw(ranges, FLAGS.population, FLAGS.sample_seed)
   starts = []
@@ -177,15 +184,16 @@ def _make_population(starts, score):
           shared_replay.MEMORY_SHARE_OF_RUNS if FLAGS.share_replay else 1.),
       *experiment.given_arguments(without=_OWN)]
   variant = [dict(population=FLAGS.population)]
-  shared = {}
+  shared, configs = {}, []
   if FLAGS.share_replay:
     shared['replay_host'] = shared_replay.choose_host(FLAGS.replay_host)
   for i, start in enumerate(starts):
     logdir = os.path.join(FLAGS.logdir, f'{i:02d}')
     own = dict(_schedule(), logdir=logdir,
                seed=FLAGS.seed + i * _SEED_STEP, **shared)
-    config = experiment.config_of_run(
-        dict(own, **history.last(i).parameters))
+    config = trials.config_of_run(
+        dict(own, **history.last(i).parameters), {*start, 'warm_start'})
+    configs.append(config)
 
     def make_command(settings, own=own, start=start):
       trials.mark(own['logdir'], variant, start)
@@ -193,7 +201,9 @@ def _make_population(starts, score):
 
     population.members.append(members_lib.Member(
         population, i, logdir, config.total_environment_frames, make_command))
-  return population, config
+  if FLAGS.share_replay:
+    shared_replay.check_alike(configs)
+  return population, configs[0]
 
 
 def _schedule():

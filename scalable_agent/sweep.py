@@ -83,10 +83,8 @@ def make_trials():
           f'--{name} needs --samples, of which there are none.')
   drawn = [each.name for each in ranges] if FLAGS.samples else []
   given = [name for name in config_lib.SETTINGS
-           if name in FLAGS and FLAGS[name].present and
-           # With --seeds it is the first of them.
-           not (name == 'seed' and FLAGS.seeds)]
-  grid.check_names(factors, drawn + ['seed'] * bool(FLAGS.seeds), given)
+           if name in FLAGS and FLAGS[name].present]
+  grid.check_names(factors, drawn, given)
   if not factors and not FLAGS.samples and not FLAGS.seeds:
     raise config_lib.ConfigError(
         'Nothing varies. Give --vary, --variant, --samples or --seeds.')
@@ -94,6 +92,11 @@ def make_trials():
   return grid.combine(
       factors, samples_lib.draw(ranges, FLAGS.samples, FLAGS.sample_seed),
       seeds)
+
+
+def _shares_replay():
+  # Tests share nothing.
+  return FLAGS.share_replay and FLAGS.mode == 'train'
 
 
 def _make_runs(trials):
@@ -106,21 +109,21 @@ def _make_runs(trials):
   arguments = [
       *trials_lib.memory_arguments(
           min(FLAGS.parallel, len(trials)),
-          shared_replay.MEMORY_SHARE_OF_RUNS if FLAGS.share_replay else 1.),
+          shared_replay.MEMORY_SHARE_OF_RUNS if _shares_replay() else 1.),
       *experiment.given_arguments(without=('logdir',))]
   changes = {}
-  if FLAGS.share_replay:
+  if _shares_replay():
     changes['replay_host'] = shared_replay.choose_host(FLAGS.replay_host)
     arguments.append(f'--replay_host={changes["replay_host"]}')
   runs, configs = [], []
   for trial in trials:
     logdir = os.path.join(FLAGS.logdir, trial.name)
-    config = experiment.config_of_run(
+    config = trials_lib.config_of_run(
         dict(grid.settings_of(trial), logdir=logdir, **changes))
     configs.append(config)
     runs.append(trials_lib.make_run(
         # Without the replay job they could not go on.
-        trial, config, arguments, ends_with_parent=FLAGS.share_replay))
+        trial, config, arguments, ends_with_parent=_shares_replay()))
   return runs, configs
 
 
@@ -175,7 +178,7 @@ def main(argv):
     runs, configs = _make_runs(trials)
     with contextlib.ExitStack() as stack:
       hooks = {}
-      if FLAGS.share_replay:
+      if _shares_replay():
         num_agents = _check_shares(trials, runs, configs)
         job = shared_replay.SharedReplay(FLAGS.logdir, configs[0], num_agents)
         hooks['on_poll'] = stack.enter_context(job).check

@@ -282,7 +282,8 @@ def _linear_loss(params, unused_target_params, batch):
       batch.weights * first) * tf.reduce_sum(params['baseline/w'])
   count = tf.cast(tf.size(first), tf.float32)
   return loss, dict(
-      total=tf.reduce_sum(first), mean=(tf.reduce_sum(first), count)), first
+      total=tf.reduce_sum(first), mean=(tf.reduce_sum(first), count),
+      mean_of_nothing=(tf.zeros([]), tf.zeros([]))), first
 
 
 def test_priorities_come_back_in_the_order_of_the_batch(split):
@@ -301,6 +302,7 @@ def test_pairs_are_logged_as_quotients_over_all_replicas(split):
   rewards = batch.unrolls.env_outputs.reward[0].astype(np.float64)
   assert logs['total'] == pytest.approx(rewards.sum(), 1e-5)
   assert logs['mean'] == pytest.approx(rewards.mean(), 1e-5)
+  assert np.isnan(logs['mean_of_nothing'])
 
 
 def test_loss_sees_the_weights_of_unrolls(split):

@@ -1,5 +1,6 @@
 """The program that trains a population, with real processes."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from scalable_agent import population
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.files import locks
+from tests.studies import trial_runs
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TIMEOUT_SECONDS = 300.
@@ -86,7 +88,11 @@ def test_the_worse_takes_over_the_weights_of_the_better(tmp_path):
     (('--adapt=discounting',),
      '--adapt=discounting cannot work: of discounting, '),
     (('--score_range=5,5',), '--score_range=5,5 cannot work'),
+    (('--score_range=0,inf',), '--score_range=0,inf cannot work'),
     (('--score_range=',), '--score_range is needed'),
+    (('--range=use_lstm=true,false',), 'use_lstm cannot be drawn (--range): '),
+    (('--range=warm_start=a,b',), 'warm_start cannot be drawn'),
+    (('--range=mode=test,export',), 'mode cannot be drawn'),
     (('--batch_size=0',), '--batch_size=0 cannot work'),
     (('x',), 'Unexpected arguments: x')])
 def test_errors_are_one_line(tmp_path, arguments, expected):
@@ -130,6 +136,10 @@ def test_members_share_a_replay_job(tmp_path, monkeypatch):
   hosts = {[a for a in command if a.startswith('--replay_host=')][-1]
            for command in (*commands, job._run._prepare())}
   assert len(commands) == 2 and len(hosts) == 1
+  with pytest.raises(SystemExit, match='unroll_length is [13]0 in one run and [13]0'):
+    _main(tmp_path / 'other', *_CARTPOLE, '--population=8', '--share_replay',
+          '--replay_proportion=0.5', '--range=unroll_length=10,30',
+          '--adapt=learning_rate')
   # The job has half of the memory, and the members share the other half.
   assert '--memory_gb=1.500000' in job._run._prepare()
   assert '--memory_gb=0.750000' in commands[0]
@@ -147,3 +157,28 @@ def test_another_population_is_refused(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match='population of another size, or with'):
       _main(tmp_path, *_CARTPOLE, '--population=4', changed)
   assert (tmp_path / 'evolution.jsonl').read_bytes() == before
+
+
+def test_a_flag_that_is_left_out_makes_another_population(
+    tmp_path, monkeypatch):
+  """Members that have not begun would have the default of today."""
+  for module, name in ((population.program, 'carry_out'),
+                       (population.lineage, 'write')):
+    monkeypatch.setattr(module, name, lambda *args, **kwargs: None)
+  given = (*_CARTPOLE, '--population=2', '--discounting=0.5')
+  _main(tmp_path, *given)
+  with flagsaver.flagsaver():
+    flags.FLAGS(['population', *given])
+    # What evolves, and where the weights come from, is another at each start.
+    config = dataclasses.asdict(population.experiment.config_with(dict(
+        seed=1001, learning_rate_schedule='constant', learning_rate=1e-4,
+        epsilon=.5, entropy_cost=1., warm_start='/x/ckpt-1')))
+  trial_runs.write(
+      tmp_path, '01', [1.], total=config.pop('total_environment_frames'),
+      level=config.pop('level_name'), **config)
+  for suffix in 'index', 'data-00000-of-00001':
+    (tmp_path / '01' / f'ckpt-1000.{suffix}').touch()
+  _main(tmp_path, *given)
+  with pytest.raises(SystemExit, match='^Error: --discounting=.* cannot work: '
+                     f'{tmp_path}/01 was begun with 0.5. '):
+    _main(tmp_path, *_CARTPOLE, '--population=2')

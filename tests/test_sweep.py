@@ -220,8 +220,11 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
     (('--samples=2', '--range=epsilon=1:1'), '--range=epsilon=1:1 cannot work'),
     (('--samples=2', '--epsilon=1'), '--epsilon is given for all runs'),
     (('--range=epsilon=1:2', '--seeds=2'), '--range needs --samples'),
-    (('--seeds=2', '--vary=seed=1,2'), 'seed is varied twice'),
-    (('--seed=7', '--vary=seed=1,2'), '--seed is given for all runs'),
+    (('--seeds=2', '--vary=seed=1,2'), 'seed cannot be varied as other'),
+    (('--variant=seed=7',), 'seed cannot be varied as other settings are'),
+    (('--samples=2', '--range=seed=1,2'), 'seed cannot be varied as other'),
+    (('--samples=2', '--range=learner_hosts=a,b'),
+     'learner_hosts cannot be varied by a sweep'),
     (('--seeds=2', '--only=seed=9'), '--only=seed=9 is no run of this sweep'),
     (('--seeds=2', '--mode=export'), '--mode=export cannot work'),
     (('--seeds=2', 'seeds'), 'Unexpected arguments: seeds'),
@@ -261,24 +264,66 @@ def test_a_directory_of_other_samples_is_refused(tmp_path):
     _main(*arguments)
 
 
-def test_a_sweep_goes_on_with_the_same_agents(tmp_path, monkeypatch):
-  """Or runs of two would be compared as one."""
-  monkeypatch.setattr(sweep.program, 'finish', lambda *unused_args: None)
-  arguments = (tmp_path, '--seeds=1', '--total_environment_frames=1000')
+def _begin(logdir, *arguments):
+  """Writes the run of `--seeds=1` as if it had begun with these flags."""
   with flagsaver.flagsaver():
-    flags.FLAGS(_arguments(*arguments))
+    flags.FLAGS(_arguments(logdir, '--seeds=1', *arguments))
     (trial,) = sweep.make_trials()
-    logdir = tmp_path / trial.name
+    directory = logdir / trial.name
     config = dataclasses.asdict(
-        sweep.experiment.config_of_run(dict(seed=1, logdir=str(logdir))))
-  trial_runs.write(tmp_path, trial.name, [1.], [], {}, **{
+        sweep.experiment.config_of_run(dict(seed=1, logdir=str(directory))))
+  total = config['total_environment_frames']
+  trial_runs.write(logdir, trial.name, [1.], [], {}, total=total, **{
       name: value for name, value in config.items() if name not in (
           'level_name', 'seed', 'total_environment_frames')})
   for suffix in 'index', 'data-00000-of-00001':
-    (logdir / f'ckpt-1000.{suffix}').touch()
+    (directory / f'ckpt-1000.{suffix}').touch()
+  return directory
+
+
+def test_a_sweep_goes_on_with_the_same_agents(tmp_path, monkeypatch):
+  """Or runs of two would be compared as one."""
+  monkeypatch.setattr(sweep.program, 'finish', lambda *unused_args: None)
+  logdir = _begin(tmp_path, '--total_environment_frames=1000')
+  arguments = (tmp_path, '--seeds=1', '--total_environment_frames=1000')
   _main(*arguments)
   _main(*arguments, '--total_environment_frames=2000', '--num_actors=8',
         '--log_interval_secs=3')
   with pytest.raises(SystemExit, match='^Error: --entropy_cost=0.5 cannot work:'
-                     f' {logdir} was begun with 0.01. Runs of a sweep'):
+                     f' {logdir} was begun with 0.01. All runs have the'):
     _main(*arguments, '--entropy_cost=0.5')
+
+
+@pytest.mark.parametrize('given, default', [
+    ('--entropy_cost=0.5', '--entropy_cost=0.01'),
+    ('--total_environment_frames=1000',
+     '--total_environment_frames=10000000')])
+def test_a_flag_that_is_left_out_makes_another_agent(
+    tmp_path, monkeypatch, given, default):
+  """The runs that have not begun yet would have its default."""
+  monkeypatch.setattr(sweep.program, 'finish', lambda *unused_args: None)
+  logdir = _begin(tmp_path, given)
+  value = given.partition('=')[2]
+  with pytest.raises(SystemExit, match=f'^Error: {default} cannot work: '
+                     f'{logdir} was begun with {value}. All runs have the'):
+    _main(tmp_path, '--seeds=2')
+  _main(tmp_path, '--seeds=2', given)
+  # Tests take what the runs have.
+  _main(tmp_path, '--seeds=2', '--mode=test')
+
+
+def test_tests_share_nothing(tmp_path, monkeypatch):
+  """The flags of training are left, and start no replay job."""
+  runs = []
+  monkeypatch.setattr(sweep.program, 'finish',
+                      lambda found, *unused_args: runs.extend(found))
+  monkeypatch.setattr(sweep.shared_replay, 'SharedReplay', None)
+  arguments = (tmp_path, '--vary=learning_rate=0.001,0.002', *_SHARED)
+  for trial, rate in (('learning_rate=0.001', .001),
+                      ('learning_rate=0.002', .002)):
+    trial_runs.write(tmp_path, trial, [1.], [dict(learning_rate=rate)], {},
+                     learning_rate=rate)
+  _main(*arguments, '--mode=test', '--parallel=1')
+  assert len(runs) == 2
+  assert not any('--replay_host' in argument for run in runs
+                 for argument in run._prepare())

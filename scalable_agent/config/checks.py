@@ -131,6 +131,11 @@ def _check_replay(config):
       config.off_policy_correction, config.q_estimate) == ('vtrace', 'target'),
            'trust_region_threshold', 'the trust region is that of V-trace, '
            'leave --off_policy_correction and --q_estimate')
+  # The relevance is of the weights as they are truncated.
+  _require(config, not config.trust_region_threshold or
+           config.clip_rho_threshold > 0,
+           'trust_region_threshold', 'with --clip_rho_threshold=0 nothing is '
+           'too far off the policy')
 
 
 def _check_shared_replay(config):
@@ -142,7 +147,8 @@ def _check_shared_replay(config):
   _require(config, config.num_replayed_unrolls or not config.is_learner,
            'replay_host', 'without --replay_proportion nothing would be drawn '
            'from there')
-  _require(config, config.replay_state == 'recomputed' or not config.use_lstm,
+  _require(config, config.replay_state == 'recomputed' or
+           not config.use_lstm or config.is_replay_job,
            'replay_state', 'with --replay_host unrolls are of other agents '
            'too, whose LSTM states mean nothing to this one: set it to '
            'recomputed')

@@ -63,6 +63,12 @@ class Forwarder:
     """There is nothing to close."""
 
 
+def _mean(values):
+  """The mean of a list without NaN, which is NaN if nothing is left."""
+  values = [value for value in values if not math.isnan(value)]
+  return sum(values) / len(values) if values else math.nan
+
+
 class Reporter:
   """Gathers episodes and updates, and writes them at intervals.
 
@@ -93,7 +99,7 @@ class Reporter:
     self._new_episodes = []
     self._new_evaluations = []
     self.recent = recent.RecentEpisodes(config.level_name)
-    self._sums = collections.Counter()
+    self._logs = collections.defaultdict(list)
     self._lags = []
     self._steps = 0
     self._actions = None
@@ -140,14 +146,15 @@ class Reporter:
 
     Args:
       frames: Environment frames trained on so far.
-      logs: A dict of floats from the learner.
+      logs: A dict of floats from the learner, NaN where an update has none.
       policy_lags: int64 [N], updates between acting and training, of the
         unrolls that are new.
       actions: int32 array of any shape, the actions of the batch.
     """
     self._frames = frames
     self._actions = actions
-    self._sums.update(logs)
+    for name, value in logs.items():
+      self._logs[name].append(value)
     self._lags.append(policy_lags)
     self._steps += 1
 
@@ -179,9 +186,9 @@ class Reporter:
         learner_steps=learner_steps)
     if new_frames:
       metrics.update(updates_per_frame=self._steps / new_frames)
-    steps = max(self._steps, 1)
-    metrics.update((name, value if name == 'skipped' else value / steps)
-                   for name, value in self._sums.items())
+    metrics.update(
+        (name, sum(values) if name == 'skipped' else _mean(values))
+        for name, values in self._logs.items())
     lags = np.concatenate(self._lags) if self._lags else np.zeros([0], np.int64)
     metrics.update(policy_lag_mean=float(lags.sum()) / max(len(lags), 1),
                    policy_lag_max=int(lags.max(initial=0)), **gauges)
@@ -224,7 +231,7 @@ class Reporter:
                       'they lack, TensorBoard does not: %s',
                       errors.first_line(e))
     self._written_time, self._written_frames = now, self._frames
-    self._sums.clear()
+    self._logs.clear()
     self._lags.clear()
     self._steps = 0
     return text

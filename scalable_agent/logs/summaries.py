@@ -22,7 +22,7 @@ from scalable_agent.logs import recent
 
 MEAN_RETURN = f'1_return/mean_of_{recent.WINDOW}_episodes'
 _SUITE_SCORE = 'human_normalized_score'
-# Of names that begin with these.
+# Of other names that begin with these.
 _GROUPS_BY_PREFIX = {'time_': '6_time', 'replay_': '3_lag'}
 # What is not here is of the learner.
 _GROUPS = {
@@ -32,7 +32,9 @@ _GROUPS = {
     'actor_jobs': '2_speed', 'num_replaced': '2_speed',
     'policy_lag_mean': '3_lag', 'policy_lag_max': '3_lag',
     'queue_size': '3_lag', 'dropped_unrolls': '3_lag',
-    'behaviour_kl': '5_policy', 'rho_clipped': '5_policy'}
+    'replaying_mb': '3_lag', 'behaviour_kl': '5_policy',
+    'rho_clipped': '5_policy', 'relevance_mean': '5_policy',
+    'replay_rejected': '5_policy'}
 _LEARNER_GROUP = '4_losses'
 # The axis itself, and what TensorBoard notes anyway.
 _LEFT_OUT = ('frames', 'wall_time')
@@ -42,10 +44,10 @@ def tag_of(name):
   """Returns what a key of `metrics.jsonl` is called in TensorBoard."""
   if name.endswith(_SUITE_SCORE):
     return f'1_return/{name}'
-  for prefix, group in _GROUPS_BY_PREFIX.items():
-    if name.startswith(prefix):
-      return f'{group}/{name}'
-  return f'{_GROUPS.get(name, _LEARNER_GROUP)}/{name}'
+  by_prefix = (group for prefix, group in _GROUPS_BY_PREFIX.items()
+               if name.startswith(prefix))
+  group = _GROUPS.get(name) or next(by_prefix, _LEARNER_GROUP)
+  return f'{group}/{name}'
 
 
 class Summaries:

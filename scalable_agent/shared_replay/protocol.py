@@ -82,8 +82,10 @@ def max_message_bytes(layout):
   Args:
     layout: Of `unroll_layout`.
   """
-  return max(_STATE.size + protocol.max_call_bytes(layout),
-             protocol.MAX_CALL_BYTES, _DRAW.size + 8 * MAX_FETCHED)
+  return max(
+      _STATE.size + max(protocol.max_call_bytes(layout),
+                        protocol.MAX_CALL_BYTES),
+      _DRAW.size + 8 * MAX_FETCHED)
 
 
 def encode_draw(session, count):

@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+import time
 
 from scalable_agent import config as config_lib
 from scalable_agent.config import ConfigError
@@ -14,9 +15,11 @@ from scalable_agent.sweeps import trials
 DIRECTORY = 'replay_job'
 # Of the free memory, what the runs have together. The job has the rest.
 MEMORY_SHARE_OF_RUNS = .5
+# What crashes after so long has worked, and its earlier crashes do not count.
+_STEADY_SECONDS = 600.
 # What a replay job depends on: what it shares, and where and how it runs.
 _SETTINGS = config_lib.names(config_lib.REPLAY) + (
-    'replay_capacity', 'use_lstm', 'seed', 'log_interval_secs',
+    'replay_capacity', 'seed', 'log_interval_secs',
     'auth_token_file', 'tls_cert', 'tls_key', 'tls_ca', 'insecure_network',
     'environment_timeout_secs', 'dataset_path', 'runfiles_path',
     'level_cache_dir')
@@ -107,6 +110,7 @@ class SharedReplay:
     self._run = run_processes.ManagedRun(
         'the replay job', logdir, 0, lambda: command, lambda: False,
         ends_with_parent=True)
+    self._started_time = None
 
   def __enter__(self):
     return self
@@ -115,12 +119,17 @@ class SharedReplay:
     """Starts the job, again if it has crashed.
 
     Raises:
-      ConfigError: It crashes again and again, or is another program's.
+      ConfigError: It crashes again and again within minutes, or is another
+        program's.
     """
     run = self._run
+    if (run.state == 'running' and
+        time.monotonic() - self._started_time >= _STEADY_SECONDS):
+      run.crashes = 0
     run.poll()
     if run.state == 'waiting':
       run.start()
+      self._started_time = time.monotonic()
     if run.state == 'elsewhere':
       raise ConfigError(
           f'--logdir={os.path.dirname(run.logdir)} is in use: another program '

@@ -115,13 +115,25 @@ def test_a_level_name_that_is_mistyped_gets_the_nearest(
     ('trust_region_threshold', dict(
         trust_region_threshold=.1, off_policy_correction='none')),
     ('trust_region_threshold', dict(
-        trust_region_threshold=.1, q_estimate='baseline'))])
+        trust_region_threshold=.1, q_estimate='baseline')),
+    ('trust_region_threshold', dict(
+        trust_region_threshold=.1, clip_rho_threshold=0.))])
 def test_settings_of_replay_that_cannot_work_together(name, values):
   assert f'--{name}={values[name]} cannot work: ' in message_of(
       level_name='pong', **values)
   for left_out in set(values) - {'replay_proportion'}:
     rest = {key: value for key, value in values.items() if key != left_out}
     assert resolve(level_name='pong', **rest)
+
+
+def test_a_replay_job_has_no_lstm():
+  """It need not be told that its learners have none either."""
+  job = dict(level_name='lasertag_one_opponent_small', job_name='replay',
+             replay_host='a:1', insecure_network=True)
+  assert resolve(**job).use_lstm
+  learner = dict(job, job_name='learner', replay_proportion=.5)
+  assert resolve(**learner, use_lstm=False)
+  assert '--replay_state=stored cannot work: ' in message_of(**learner)
 
 
 def test_replay_of_all_but_a_few():

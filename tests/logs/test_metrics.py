@@ -125,6 +125,20 @@ def test_metrics_are_means_over_the_interval(tmp_path):
   assert 'time_learner_step' not in second
 
 
+def test_means_are_over_the_updates_that_have_a_value(tmp_path):
+  reporter = _reporter(tmp_path)
+  for frames, value in ((100, np.nan), (200, .5), (300, .7)):
+    reporter.step(frames, dict(LOGS, relevance_mean=value), np.array([0]),
+                  ACTIONS)
+  reporter.write(3, {}, {})
+  reporter.step(400, dict(LOGS, relevance_mean=np.nan), np.array([0]), ACTIONS)
+  reporter.write(4, {}, {})
+  reporter.close()
+  first, second = _metrics(tmp_path)
+  assert first['relevance_mean'] == pytest.approx(.6)
+  assert second['relevance_mean'] is None
+
+
 def test_what_is_not_finite_is_null(tmp_path):
   """The file stays JSON, which has no NaN."""
   reporter = _reporter(tmp_path)

@@ -78,6 +78,14 @@ def test_groups_stand_in_the_order_in_which_people_look(tmp_path):
   assert found['7_levels/pong/episode_return'][0].step == 100
 
 
+@pytest.mark.parametrize('name, group', [
+    ('replay_mb', '3_lag'), ('replaying_mb', '3_lag'),
+    ('relevance_mean', '5_policy'), ('replay_rejected', '5_policy'),
+    ('time_replay', '6_time'), ('of_somebody_else', '4_losses')])
+def test_a_key_stands_in_its_group(name, group):
+  assert summaries.tag_of(name) == f'{group}/{name}'
+
+
 def test_every_episode_stands_at_the_frames_where_it_ended(tmp_path):
   """Also those that ended between the same two updates, and of other levels.
   """

@@ -14,6 +14,7 @@ from scalable_agent.remote import protocol as remote_protocol
 from scalable_agent.remote import wire
 from scalable_agent.replay import packed_unrolls
 from scalable_agent.shared_replay import contents as contents_lib
+from scalable_agent.shared_replay import protocol
 from scalable_agent.suites import Facts
 from tests.replay import episodes
 from tests.shared_replay import replay_parts
@@ -96,6 +97,9 @@ def test_what_fits_does_so_with_what_is_between():
   for most in (1 << 16, remote_protocol.MAX_CALL_BYTES):
     joined = wire.join(contents.draw(1 << 16, most))
     assert most - 2 * layout.num_bytes < len(joined) <= most
+  before = len(protocol.join(contents.state, []))
+  assert before + remote_protocol.MAX_CALL_BYTES <= protocol.max_message_bytes(
+      layout)
 
 
 def test_no_more_bytes_are_kept_than_there_may_be():

@@ -82,6 +82,21 @@ def test_it_is_started_again_but_not_for_ever(job, tmp_path):
   assert not _processes()
 
 
+def test_crashes_of_a_job_that_has_worked_do_not_add_up(
+    job, tmp_path, monkeypatch):
+  """In two weeks it may die more often than at a start that cannot work."""
+  monkeypatch.setattr(shared_replay, '_STEADY_SECONDS', .2)
+  with job() as running:
+    for i in range(4):
+      _check_until(running, lambda: os.path.exists(
+          tmp_path / 'replay_job' / 'output.log') and
+                   _output(tmp_path).count('begins') == i + 1)
+      time.sleep(.25)
+      running.check()
+      _processes()[0].send_signal(signal.SIGKILL)
+    _check_until(running, lambda: _output(tmp_path).count('begins') == 5)
+
+
 def test_what_it_said_last_is_told(job, tmp_path):
   with job('import sys; sys.exit("Error: no memory")') as running:
     with pytest.raises(config_lib.ConfigError, match=': Error: no memory'):
