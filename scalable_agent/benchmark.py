@@ -16,8 +16,8 @@ resource took turns on it without a moment lost:
 where all run on the CPU; what runs on another device counts by itself, and the
 slowest decides.
 
-The second runs the architectures of the paper's Table 1 on one machine with the
-same work: on a level whose steps take the same time, and on one where they vary
+The second runs batched A2C and IMPALA, as in the paper's Table 1, on one machine
+with the same work: on a level whose steps take the same time, and on one where they vary
 and resets are slow.
 
 The third measures what passes between actor jobs and a learner (`transport`),
@@ -41,6 +41,7 @@ from absl import logging
 from scalable_agent import config as config_lib
 from scalable_agent import experiment
 from scalable_agent.environments import PoolError
+from scalable_agent.files import whole_file
 from scalable_agent.process import binary
 from scalable_agent.process import tensorflow_environment
 from scalable_agent.throughput import shared_replay
@@ -54,7 +55,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_float(
     'measure_secs', 10., 'Seconds to measure each part for, after a warm-up of '
     'a fifth of it, or of one call of every connection; the whole loop takes '
-    'twice that.')
+    'twice that, and each batch of inference a quarter.')
 flags.DEFINE_enum(
     'part', 'all', ['all', 'transport', 'replay'], 'What to measure: the '
     'training loop and all of its parts, the transport between actor jobs and '
@@ -99,7 +100,7 @@ flags.DEFINE_float(
     'network_gbps', 10., 'Of each learner\'s machine, in 10^9 bits per second '
     'each way.', lower_bound=1e-3)
 
-# Rows of the paper's Table 1: name, architecture, dynamic batching.
+# Rows of the paper's Table 1 but A3C: name, architecture, dynamic batching.
 ARCHITECTURES = (
     ('batched A2C (sync step)', 'a2c_sync_step', True),
     ('batched A2C (sync trajectory)', 'a2c_sync_trajectory', True),
@@ -157,8 +158,8 @@ def advice(figures, resources, num_cores):
   times = {part: figures['times'].get(f'actor_{part}', 0.)
            for part in ('environments', 'inference')}
   limit = max(times, key=times.get)
-  return (f'The actors are: they spend {100 * times[limit]:.0f} % of the time '
-          f'on {limit}. Try {flag[limit]}.')
+  return (f'The actors are: of each second, their threads together spend '
+          f'{times[limit]:.1f} s on {limit}. Try {flag[limit]}.')
 
 
 def _name(config):
@@ -216,7 +217,7 @@ def make_plan(config, seconds):
   """Measures what a frame costs here, and says what the flags' cluster reaches.
 
   Args:
-    config: A `config.Config`, on observations that are images.
+    config: A `config.Config`.
     seconds: For each part.
 
   Returns:
@@ -236,7 +237,8 @@ def make_plan(config, seconds):
   costs = plan_costs.measure(config, shape, core_seconds, whole, seconds)
   cluster = plan.Cluster(
       FLAGS.cores, FLAGS.gpus, FLAGS.gpu_rate, FLAGS.network_gbps,
-      config.frames_per_unroll, config.num_new_unrolls * max(FLAGS.gpus, 1))
+      config.frames_per_unroll, config.frames_per_step,
+      plan_costs.unrolls_begun_at_once(config))
   print(*plan.lines(costs, cluster), sep='\n')
   return dict(
       costs=dict(costs._asdict(), transport=costs.transport._asdict()),
@@ -340,8 +342,21 @@ def _counts(flag):
   return [int(text) for text in FLAGS[flag].value]
 
 
-def main(_):
+def _check_json():
+  """Refuses what would fail only after everything was measured."""
+  if FLAGS.json:
+    try:
+      whole_file.check(FLAGS.json)
+    except OSError as e:
+      raise config_lib.ConfigError(
+          f'--json={FLAGS.json} cannot be written: {e.strerror}.') from e
+
+
+def main(argv):
+  """Measures what the flags say; ends with one line where it cannot."""
   try:
+    experiment.refuse_arguments(argv)
+    _check_json()
     if FLAGS.part == 'transport':
       counts = _counts('connections'), _counts('unrolls_per_call')
       tensorflow_environment.load()

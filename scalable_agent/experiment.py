@@ -90,6 +90,14 @@ def given_arguments(without=()):
           if name in FLAGS and FLAGS[name].present and name not in without]
 
 
+def refuse_arguments(argv):
+  """Raises ConfigError for arguments that are no flags."""
+  if len(argv) > 1:
+    raise config_lib.ConfigError(
+        f'Unexpected arguments: {" ".join(argv[1:])}. Flags are given as '
+        '--name=value, or --name and --noname where they are on or off.')
+
+
 def main(argv):
   """Does what the flags say; ends with one line where it cannot."""
   logging.set_verbosity(logging.INFO)
@@ -97,10 +105,7 @@ def main(argv):
   at_once = False
   status = 0
   try:
-    if len(argv) > 1:
-      raise config_lib.ConfigError(
-          f'Unexpected arguments: {" ".join(argv[1:])}. Flags are given as '
-          '--name=value, or --name and --noname where they are on or off.')
+    refuse_arguments(argv)
     config = config_of_run()
     at_once = config.num_learners > 1
     open_files.raise_limit()

@@ -288,7 +288,7 @@ def _train():
 def main(argv):
   """Trains a population; ends with one line where it cannot."""
   try:
-    program.refuse_arguments(argv)
+    experiment.refuse_arguments(argv)
     _train()
   except (config_lib.ConfigError, OSError) as e:
     sys.exit(f'Error: {e}')

@@ -173,7 +173,7 @@ def _slurm_script(names):
 def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
-    program.refuse_arguments(argv)
+    experiment.refuse_arguments(argv)
     trials = _choose(make_trials())
     runs, configs = _make_runs(trials)
     with contextlib.ExitStack() as stack:

@@ -134,6 +134,8 @@ def test_plans_a_cluster(monkeypatch, capsys):
       monkeypatch, '--cores=50', '--gpus=1', '--level_name=synthetic:step_ms=1',
       '--batch_size=2', '--unroll_length=5', '--network=shallow')
   assert json.loads(json.dumps(plan)) == plan
+  assert plan['cluster']['frames_per_update'] == 2 * 5
+  assert plan['cluster']['unrolls_at_once'] == 1
   assert {name: plan['costs'][name] for name in (
       'environments', 'inference', 'unrolls', 'update')} == dict(zip(
           ('environments', 'inference', 'unrolls', 'update'),
@@ -148,6 +150,36 @@ def test_plans_a_cluster(monkeypatch, capsys):
   assert f'It would reach {lowest:,.0f} frames/s.' in capsys.readouterr().out
 
 
+def test_a_plan_sends_stacks_as_single_frames(monkeypatch):
+  """And all environments of an actor job on Atari begin unrolls at once."""
+  plan = _plan(monkeypatch, '--level_name=pong', '--envs_per_actor=16',
+               '--num_pools=2', '--batch_size=2', '--unroll_length=20',
+               '--gpus=3', '--network=shallow')
+  frames = (20 + 4) * 84 * 84
+  assert frames < plan['costs']['transport']['unroll_bytes'] < 1.05 * frames
+  assert plan['cluster']['unrolls_at_once'] == 8
+  # The batch is that of all learners.
+  assert plan['cluster']['frames_per_update'] == 2 * 20 * 4
+
+
+def test_a_plan_sends_the_weights_of_the_network(monkeypatch):
+  found = [
+      _plan(monkeypatch, '--level_name=synthetic:step_ms=1', '--batch_size=2',
+            '--unroll_length=5', '--network=shallow',
+            f'--channel_multiplier={times}')['costs']['transport']
+      for times in (1, 4)]
+  assert found[1]['weights_bytes'] > 3 * found[0]['weights_bytes']
+
+
+@pytest.mark.parametrize('arguments', [
+    ('--inference=learner',), ('--architecture=a2c_sync_step',),
+    ('--agent=reactor',)])
+def test_plans_are_of_impala_with_the_policy_at_the_actors(
+    monkeypatch, arguments):
+  with pytest.raises(config_lib.ConfigError, match='cannot be planned: --plan'):
+    _plan(monkeypatch, '--level_name=pong', *arguments)
+
+
 def test_plans_only_what_has_images(monkeypatch):
   with pytest.raises(config_lib.ConfigError, match='--plan measures unrolls'):
     _plan(monkeypatch, '--level_name=gym:CartPole-v1')
@@ -155,6 +187,9 @@ def test_plans_only_what_has_images(monkeypatch):
 
 @pytest.mark.parametrize('arguments, answer', [
     (['--level_name=pogn'], 'Did you mean pong'),
+    (['level_name=pong'], 'Unexpected arguments: level_name=pong'),
+    (['--json=/nonexistent/x.json'],
+     '--json=/nonexistent/x.json cannot be written'),
     (['--part=transport', '--connections=4,x'], "--connections: 'x'"),
     (['--part=transport', '--unrolls_per_call=0'], "--unrolls_per_call: '0'")])
 def test_bad_flags_are_answered_in_one_line(arguments, answer):
@@ -185,8 +220,8 @@ def _figures(cores=1., wait=.5, environments=.3, inference=.3):
 @pytest.mark.parametrize('figures, stated', [
     (_figures(cores=3.9), ('CPU', '3.9 of 4', 'inference')),
     (_figures(wait=.01), ('The learner', '--num_learner_devices')),
-    (_figures(environments=.8), ('80 %', 'environments', '--num_actors')),
-    (_figures(inference=.7), ('70 %', 'inference', '--pool_batch_size'))])
+    (_figures(environments=.8), ('0.8 s', 'environments', '--num_actors')),
+    (_figures(inference=.7), ('0.7 s', 'inference', '--pool_batch_size'))])
 def test_advice_names_what_limits_and_a_flag(figures, stated):
   resources = dict(environments='cpu', inference='cpu', learner='cpu')
   text = benchmark.advice(figures, resources, 4)

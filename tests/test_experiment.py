@@ -311,6 +311,25 @@ def test_replayed_unrolls_are_no_new_frames(tmp_path, run_main, caplog):
   assert 0 < metrics[-1]['replay_rejected'] <= 1
 
 
+def test_the_last_evaluation_is_made_up_for_where_a_stop_cut_it_off(
+    tmp_path, run_main):
+  arguments = (f'--logdir={tmp_path / "run"}', *_CARTPOLE,
+               '--total_environment_frames=400', '--test_num_episodes=2',
+               '--evaluate_every_frames=200')
+  assert run_main(*arguments).code == 0
+  path = tmp_path / 'run' / 'evaluations.csv'
+  frames = lambda: [line.partition(',')[0]
+                    for line in path.read_text().splitlines()]
+  assert frames()[-2:] == ['400', '400']
+  header, *_ = path.read_text().splitlines()
+  path.write_text(header + '\n')
+  assert run_main(*arguments).code == 0
+  assert frames() == ['frames', '400', '400']
+  # There is nothing left to make up for.
+  assert run_main(*arguments).code == 0
+  assert frames() == ['frames', '400', '400']
+
+
 def test_whole_episodes_are_replayed_with_states_of_the_newest_weights(
     tmp_path, run_main):
   """Of an agent with an LSTM, and whole batches of them."""

@@ -1,5 +1,6 @@
 """Writes test scores, and lays them out beside published ones."""
 
+import contextlib
 import json
 import math
 import os
@@ -9,6 +10,10 @@ import numpy as np
 from scalable_agent.files import whole_file
 from scalable_agent.results import published
 from scalable_agent.results import tables
+
+FILE = 'test_scores.json'
+# Of a test that has not played all levels yet.
+UNFINISHED_FILE = 'test_scores.unfinished.json'
 
 # Of a column: as a score of six digits has it.
 _LEAST_WIDTH = len('123,456.7')
@@ -57,7 +62,7 @@ class ScoreTable:
 
     Args:
       level: Its name.
-      scores: What `write_scores` returns of it in `levels`.
+      scores: What `of_level` returns of it.
     """
     return self._line(self._cells(level, scores))
 
@@ -76,12 +81,32 @@ class ScoreTable:
     return tables.aligned_row(cells, self._widths)
 
 
-def write_scores(logdir, episodes_by_level, frames, suite_scores=()):
-  """Writes `test_scores.json`.
+def of_level(name, episodes):
+  """Returns what `test_scores.json` says of a level, see `write_scores`.
+
+  Args:
+    name: Of the level.
+    episodes: A list of `Episode`s.
+  """
+  returns = [episode.episode_return for episode in episodes]
+  error = (float(np.std(returns, ddof=1)) / math.sqrt(len(returns))
+           if len(returns) > 1 else None)
+  mean = float(np.mean(returns))
+  return dict(
+      mean=mean,
+      standard_error=error,
+      human_normalized_score=human_normalized_score(name, mean),
+      num_episodes=len(episodes),
+      episode_returns=returns,
+      episode_frames=[episode.episode_frames for episode in episodes])
+
+
+def write_scores(logdir, levels, frames, suite_scores=()):
+  """Writes `test_scores.json`, at the end of a test.
 
   Args:
     logdir: The run's directory.
-    episodes_by_level: A dict of level name to a list of `Episode`s.
+    levels: A dict of level name to what `of_level` returned.
     frames: Environment frames the weights were trained on.
     suite_scores: A dict of name to score over all levels, if there is any.
 
@@ -90,21 +115,44 @@ def write_scores(logdir, episodes_by_level, frames, suite_scores=()):
     name the `mean`, `standard_error` (null for one episode),
     `human_normalized_score` (in percent, null where there is no human's),
     `num_episodes` and all `episode_returns` and `episode_frames`.
+
+  Raises:
+    OSError: It cannot be written.
   """
-  levels = {}
-  for name, episodes in episodes_by_level.items():
-    returns = [episode.episode_return for episode in episodes]
-    error = (float(np.std(returns, ddof=1)) / math.sqrt(len(returns))
-             if len(returns) > 1 else None)
-    mean = float(np.mean(returns))
-    levels[name] = dict(
-        mean=mean,
-        standard_error=error,
-        human_normalized_score=human_normalized_score(name, mean),
-        num_episodes=len(episodes),
-        episode_returns=returns,
-        episode_frames=[episode.episode_frames for episode in episodes])
   scores = dict(frames=frames, **dict(suite_scores), levels=levels)
-  path = os.path.join(logdir, 'test_scores.json')
-  whole_file.write(path, (json.dumps(scores, indent=2) + '\n').encode())
+  _write(os.path.join(logdir, FILE), scores)
+  with contextlib.suppress(FileNotFoundError):
+    os.remove(os.path.join(logdir, UNFINISHED_FILE))
   return scores
+
+
+def write_unfinished(logdir, test, levels):
+  """Writes the levels that a test has played so far.
+
+  Args:
+    logdir: The run's directory.
+    test: A dict that JSON can hold, of what a test with other levels to play
+      has to have alike.
+    levels: As in `write_scores`.
+
+  Raises:
+    OSError: They cannot be written.
+  """
+  _write(os.path.join(logdir, UNFINISHED_FILE), dict(test=test, levels=levels))
+
+
+def read_unfinished(logdir, test):
+  """Returns the levels that such a test has played before it was ended, a dict.
+
+  It is empty if there was none, or a test of another kind.
+  """
+  try:
+    with open(os.path.join(logdir, UNFINISHED_FILE), 'rb') as f:
+      found = json.loads(f.read().decode())
+    return dict(found['levels']) if found['test'] == test else {}
+  except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    return {}
+
+
+def _write(path, content):
+  whole_file.write(path, (json.dumps(content, indent=2) + '\n').encode())

@@ -17,6 +17,7 @@ from scalable_agent.evaluation import recording
 from scalable_agent.evaluation import scores as scores_lib
 from scalable_agent.evaluation import trained as trained_lib
 from scalable_agent.files import file_names
+from scalable_agent.files import whole_file
 from scalable_agent.process import errors
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
@@ -30,8 +31,9 @@ class Stopped(Exception):
 def test(config, stop=None):
   """Plays `test_num_episodes` episodes of every level.
 
-  `test_scores.json` is written after each level, of all so far; the scores of a
-  suite come with its last.
+  `test_scores.json` is written once all levels are played. A test that ended
+  before goes on: the levels that it has played are in
+  `test_scores.unfinished.json`.
 
   Args:
     config: A `config.Config`.
@@ -51,31 +53,40 @@ def test(config, stop=None):
 
 
 def _play_levels(config, tester):
-  episodes = {}
   level_names = suites.level_names(config)
   table = scores_lib.ScoreTable(level_names)
   for line in table.head():
     print(line, flush=True)
+  levels = {}
+  for level_name, level in tester.unfinished(config).items():
+    if level_name in level_names:
+      levels[level_name] = level
+      print(table.row(level_name, level), flush=True)
   for level_name in level_names:
-    level_config = dataclasses.replace(config, level_name=level_name)
-    episodes[level_name] = tester.play(level_config)
-    try:
-      scores = scores_lib.write_scores(
-          config.logdir, episodes, tester.frames,
-          suite_scores.compute(config.level_name, {
-              name: [episode.episode_return for episode in played]
-              for name, played in episodes.items()}))
-    except OSError as e:
-      raise config_lib.ConfigError(
-          f'--logdir={config.logdir} cannot be written: '
-          f'{errors.first_line(e)}.') from e
-    print(table.row(level_name, scores['levels'][level_name]), flush=True)
-    if config.video_dir:
-      logging.info('Wrote %s', tester.record(level_config))
+    if level_name not in levels:
+      levels[level_name] = tester.test(
+          dataclasses.replace(config, level_name=level_name))
+      tester.keep(config, levels)
+      print(table.row(level_name, levels[level_name]), flush=True)
+  with _writing('logdir', config.logdir):
+    scores = scores_lib.write_scores(
+        config.logdir, {name: levels[name] for name in level_names},
+        tester.frames, suite_scores.compute(config.level_name, {
+            name: level['episode_returns'] for name, level in levels.items()}))
   for name, score in scores.items():
     if name.endswith('score'):
       logging.info('%s: %s %.1f %%', config.level_name, name, score)
   return scores
+
+
+@contextlib.contextmanager
+def _writing(flag, path):
+  """Says of what cannot be written which flag named it."""
+  try:
+    yield
+  except OSError as e:
+    raise config_lib.ConfigError(
+        f'--{flag}={path} cannot be written: {errors.first_line(e)}.') from e
 
 
 class _Tester:
@@ -107,8 +118,29 @@ class _Tester:
       raise Stopped()
     return self._policy(*inputs)
 
-  def play(self, config):
-    """Plays the episodes of one level, see `play.play`."""
+  def _kind(self, config):
+    return dict(frames=self.frames, seed=config.seed,
+                test_num_episodes=config.test_num_episodes)
+
+  def unfinished(self, config):
+    """Returns what `keep` kept of such a test, a dict, see `scores.of_level`.
+    """
+    return scores_lib.read_unfinished(config.logdir, self._kind(config))
+
+  def keep(self, config, levels):
+    """Keeps the levels played so far for the next start."""
+    with _writing('logdir', config.logdir):
+      scores_lib.write_unfinished(config.logdir, self._kind(config), levels)
+
+  def test(self, config):
+    """Plays the episodes of one level; returns `scores.of_level` of them."""
+    episodes = self._play(config)
+    if config.video_dir:
+      with _writing('video_dir', config.video_dir):
+        logging.info('Wrote %s', self._record(config))
+    return scores_lib.of_level(config.level_name, episodes)
+
+  def _play(self, config):
     progress = progress_lib.ProgressLine()
     numbers = itertools.count(1)
 
@@ -121,7 +153,7 @@ class _Tester:
     progress.end()
     return episodes
 
-  def record(self, config):
+  def _record(self, config):
     """Plays an episode of one level into a file, and returns its path."""
     path = os.path.join(
         config.video_dir, file_names.of_level(config.level_name) + '.gif')
@@ -142,9 +174,6 @@ def _check_video(config):
     raise config_lib.ConfigError(
         f'--video_dir={config.video_dir} cannot work: {e}. Leave it out.'
     ) from e
-  try:
+  with _writing('video_dir', config.video_dir):
     os.makedirs(config.video_dir, exist_ok=True)
-  except OSError as e:
-    raise config_lib.ConfigError(
-        f'--video_dir={config.video_dir} cannot be written: {e.strerror}.'
-    ) from e
+    whole_file.check(os.path.join(config.video_dir, 'video.gif'))

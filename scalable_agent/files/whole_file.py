@@ -25,6 +25,14 @@ def write(path, content):
   os.replace(temporary, path)
 
 
+def check(path):
+  """Raises OSError if a file could not be written now, for what takes long."""
+  temporary = f'{path}{_TEMPORARY}'
+  with open(temporary, 'wb'):
+    pass
+  os.remove(temporary)
+
+
 def remove_leftover(path):
   """Removes what a process left that was killed while it wrote `path`."""
   if os.path.exists(f'{path}{_TEMPORARY}'):

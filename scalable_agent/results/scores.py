@@ -11,8 +11,8 @@ from scalable_agent.results import runs as runs_lib
 WINDOW = 100
 
 Score = collections.namedtuple(
-    'Score', 'mean standard_error source frames total_frames runs seeds '
-    'episodes')
+    'Score', 'mean standard_error source frames total_frames is_finished runs '
+    'seeds episodes')
 Score.__doc__ = """What an agent has got to on a level.
 
   mean: Over runs of the mean return, None if there is no episode.
@@ -21,12 +21,13 @@ Score.__doc__ = """What an agent has got to on a level.
     if none has finished, or 'no run'.
   frames: Environment frames behind it, of the run that has the fewest.
   total_frames: Environment frames the runs are to take, None if not known.
+  is_finished: Whether all runs have taken as many, or that is not known.
   runs: Runs behind it.
   seeds: Different seeds among these.
   episodes: Episodes behind it.
 """
 
-NO_RUN = Score(None, None, 'no run', None, None, 0, 0, 0)
+NO_RUN = Score(None, None, 'no run', None, None, True, 0, 0, 0)
 
 
 def num_seeds(agent_runs):
@@ -82,6 +83,7 @@ def score(agent_runs, level):
   found = tested or trained or idle
   if not found:
     return NO_RUN
+  total_frames = found[0][0].config.get('total_environment_frames')
   means = [np.mean(returns) for _, _, returns in found if len(returns)]
   episodes = [returns for _, _, returns in found]
   return Score(
@@ -89,7 +91,9 @@ def score(agent_runs, level):
       standard_error=_standard_error(means if len(means) > 1 else episodes[0]),
       source='test' if tested else 'training' if trained else 'no episode',
       frames=min(frames for _, frames, _ in found),
-      total_frames=found[0][0].config.get('total_environment_frames'),
+      total_frames=total_frames,
+      is_finished=all(run.frames >= (total_frames or 0)
+                      for run, _, _ in found),
       runs=len(found),
       seeds=num_seeds([run for run, _, _ in found]),
       episodes=sum(map(len, episodes)))

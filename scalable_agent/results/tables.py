@@ -61,7 +61,9 @@ def origin(score):
   parts.append(scores_lib.seeds_text(score.runs, score.seeds))
   frames = millions(score.frames)
   if score.total_frames and (score.frames or 0) < score.total_frames:
-    frames += f' of {score.total_frames / 1e6:,.4g}M, unfinished'
+    frames += f' of {score.total_frames / 1e6:,.4g}M'
+  if not score.is_finished:
+    frames += ', unfinished'
   return ', '.join(parts + [frames])
 
 
@@ -210,7 +212,7 @@ def to_csv(sections):
         score = scores_lib.score(seeds, level)
         row = dict(score._asdict(), suite=title, agent=agent, level=level,
                    score=score.mean)
-        del row['mean']
+        del row['mean'], row['is_finished']
         if benchmark:
           row.update(
               {name: column[level]

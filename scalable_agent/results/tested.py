@@ -1,5 +1,7 @@
 """The test scores of many runs as text, for a terminal."""
 
+import contextlib
+
 from scalable_agent.results import agents as agents_lib
 from scalable_agent.results import document
 from scalable_agent.results import published
@@ -21,7 +23,12 @@ def lines(logdirs):
     A list of lines, empty if no run was tested: each level with its score,
     and the statistics of each agent over the levels it has.
   """
-  tested = [run for run in map(runs_lib.read, logdirs) if run.tested]
+  tested = []
+  for logdir in logdirs:
+    with contextlib.suppress(FileNotFoundError):  # No run has begun there.
+      run = runs_lib.read(logdir)
+      if run.tested:
+        tested.append(run)
   found = []
   for section in document.sections(agents_lib.group(tested)):
     played = {published.find(name)[1] for runs in section.agents.values()

@@ -80,11 +80,14 @@ def _slurm_script(games):
 def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
-    program.refuse_arguments(argv)
+    experiment.refuse_arguments(argv)
     runs = _make_runs(_chosen_games())
-    program.finish(runs, 'game', FLAGS.parallel, FLAGS.slurm, _slurm_script)
-    if FLAGS.mode == 'test' and not FLAGS.slurm:
-      print(*tested.lines([run.logdir for run in runs]), sep='\n')
+    try:
+      program.finish(runs, 'game', FLAGS.parallel, FLAGS.slurm, _slurm_script)
+    finally:
+      # Also if some games failed, or wait for another start.
+      if FLAGS.mode == 'test' and not FLAGS.slurm:
+        print(*tested.lines([run.logdir for run in runs]), sep='\n')
   except (config_lib.ConfigError, OSError) as e:
     sys.exit(f'Error: {e}')
 

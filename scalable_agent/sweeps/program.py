@@ -3,21 +3,12 @@
 import os
 import sys
 
-from scalable_agent.config import ConfigError
 from scalable_agent.process import signals
 from scalable_agent.sweeps import display
 from scalable_agent.sweeps import run_processes
 from scalable_agent.sweeps import slurm
 
 _MAX_NAMED = 5
-
-
-def refuse_arguments(argv):
-  """Raises ConfigError for arguments that are no flags."""
-  if len(argv) > 1:
-    raise ConfigError(
-        f'Unexpected arguments: {" ".join(argv[1:])}. Flags are given as '
-        '--name=value.')
 
 
 def finish(runs, kind, parallel, slurm_action, slurm_script, **hooks):

@@ -1,7 +1,7 @@
 """Says what a cluster would reach, from what its parts cost on this machine.
 
 Actor jobs of one core each act for a learner, or for several that share the
-weights. Every frame costs CPU time in each part, unrolls travel to a learner,
+weights. A learner without a GPU has a machine like this one. Every frame costs CPU time in each part, unrolls travel to a learner,
 and weights travel back. Each resource allows a rate, in frames/s, and the
 lowest of them is what the cluster reaches: the queues keep it busy.
 
@@ -14,10 +14,12 @@ import math
 
 # Table 1's last row.
 PAPER_RATE, PAPER_CORES = 250_000., 500
+# Where the cores are the limit, they have that much to do.
+_LEAST_BUSY = .8
 
 Costs = collections.namedtuple(
     'Costs',
-    'environments inference unrolls update transport together busy')
+    'environments inference unrolls update transport together busy cores')
 Costs.__doc__ = """What is measured here.
 
   environments, inference, unrolls: Core-seconds of a frame where it is acted:
@@ -27,11 +29,12 @@ Costs.__doc__ = """What is measured here.
   together: CPU time of a frame in the training loop, divided by that of its
     parts alone.
   busy: Share of the cores' time that the training loop uses.
+  cores: Of this machine, an int.
 """
 
 Cluster = collections.namedtuple(
     'Cluster', 'cores gpus gpu_rate network_gbps frames_per_unroll '
-    'unrolls_per_update')
+    'frames_per_update unrolls_at_once')
 Cluster.__doc__ = """Machines whose cores are like those of this one.
 
   cores: In all, an int.
@@ -40,7 +43,8 @@ Cluster.__doc__ = """Machines whose cores are like those of this one.
   gpu_rate: Frames/s of one GPU's updates; 0 if that is unknown.
   network_gbps: Of each learner's machine, 10^9 bits/s each way.
   frames_per_unroll: Environment frames.
-  unrolls_per_update: New ones in a batch, of all learners together.
+  frames_per_update: New ones, of all learners together.
+  unrolls_at_once: How many unrolls of an actor job begin at the same step.
 """
 
 Limit = collections.namedtuple('Limit', 'name rate remedy')
@@ -55,11 +59,11 @@ Limit.__doc__ = """What a resource allows.
 def fetches_per_frame(cluster, num_jobs):
   """How often weights are fetched for each frame, by all actor jobs together.
 
-  A job fetches them where an unroll begins, if there are newer ones. So it
-  fetches no more often than it begins unrolls, nor than there are updates.
+  A job fetches them where unrolls begin, if there are newer ones. So it fetches
+  no more often than it begins unrolls, nor than there are updates.
   """
-  return (min(1., num_jobs / cluster.unrolls_per_update) /
-          cluster.frames_per_unroll)
+  return min(1. / (cluster.frames_per_unroll * cluster.unrolls_at_once),
+             num_jobs / cluster.frames_per_update)
 
 
 def core_seconds(costs, cluster):
@@ -109,6 +113,15 @@ def limits(costs, cluster):
   if cluster.gpus:
     found.append(Limit(
         'GPUs', cluster.gpus * cluster.gpu_rate or math.nan, 'a GPU more'))
+  else:
+    found.append(Limit('learner, update', costs.cores * costs.busy / (
+        costs.together * costs.update), 'a GPU'))
+  if num_learners > 1:
+    # In a ring, each sends and receives every gradient almost twice.
+    rounds = 2 * (num_learners - 1) / num_learners
+    found.append(Limit('network, gradients', (
+        cluster.network_gbps * 1e9 / 8 * cluster.frames_per_update /
+        (rounds * sent.weights_bytes)), 'a faster network, or larger batches'))
   return sorted(found, key=lambda limit: (math.isnan(limit.rate), limit.rate))
 
 
@@ -118,6 +131,10 @@ def lines(costs, cluster):
   text += [f'  {part:24s} {1e6 * seconds:10.2f}'
            for part, seconds in core_seconds(costs, cluster).items()]
   text.append(f'Of the cores\' time {100 * costs.busy:.0f} % is used.')
+  if costs.busy < _LEAST_BUSY:
+    text.append(
+        'Something else than the cores limits the training loop here. The plan '
+        'expects the same of the cluster, and says too little of its cores.')
   text.append(f'Frames/s that {_name(cluster)} allow:')
   found = limits(costs, cluster)
   text += [f'  {limit.name:24s} ' + (
@@ -142,7 +159,8 @@ def _learners(costs, cluster):
   needed = max(
       math.ceil(PAPER_RATE * max(cluster.gpus, 1) / limit.rate)
       for limit in limits(costs, cluster)
-      if limit.name != 'cores' and not math.isnan(limit.rate))
+      if limit.name not in ('cores', 'network, gradients') and
+      not math.isnan(limit.rate))
   return '1 learner' if needed == 1 else f'{needed} learners'
 
 

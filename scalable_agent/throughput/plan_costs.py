@@ -9,6 +9,9 @@ from scalable_agent.throughput import plan
 from scalable_agent.throughput import transport
 from scalable_agent.throughput import unrolls
 
+# What passes between jobs, and when, is another thing in other systems.
+_PLANNED = dict(agent='impala', architecture='impala', inference='actor')
+
 
 def shape_of(config):
   """Returns the `unrolls.Shape` of a configuration.
@@ -17,8 +20,13 @@ def shape_of(config):
     config: A `config.Config`.
 
   Raises:
-    ConfigError: Its level has observations that are no images.
+    ConfigError: It is no system that plans are of.
   """
+  for name, planned in _PLANNED.items():
+    if getattr(config, name) != planned:
+      raise ConfigError(
+          f'--{name}={getattr(config, name)} cannot be planned: --plan knows '
+          f'--{name}={planned}.')
   facts = suites.find_facts(config)
   frame = tuple(facts.observation_spec[0].shape)
   if len(frame) != 3:
@@ -27,7 +35,18 @@ def shape_of(config):
         f'{config.level_name} has none.')
   return unrolls.Shape(
       frame, config.unroll_length, facts.num_actions, config.use_lstm,
-      agent_assembly.choose_network(config, facts))
+      agent_assembly.choose_network(config, facts), config.channel_multiplier)
+
+
+def unrolls_begun_at_once(config):
+  """How many unrolls of an actor job begin at the same step, an int.
+
+  Args:
+    config: A `config.Config`.
+  """
+  if not suites.of(config).has_fixed_batches:
+    return 1
+  return config.envs_per_actor // max(config.num_pools, 1)
 
 
 def measure(config, shape, core_seconds, whole, seconds):
@@ -47,4 +66,4 @@ def measure(config, shape, core_seconds, whole, seconds):
       transport.measure_costs(
           shape, num_cores, config.envs_per_actor, seconds),
       whole['cores'] / whole['whole'] / sum(core_seconds.values()),
-      min(1., whole['cores'] / num_cores))
+      min(1., whole['cores'] / num_cores), num_cores)

@@ -55,7 +55,9 @@ class _Messages:
     from scalable_agent import networks  # pylint: disable=g-import-not-at-top
 
     spec = (environments.ArraySpec(shape.frame, np.dtype(np.uint8)),)
-    agent = networks.Agent(shape.num_actions, spec, shape.torso, shape.use_lstm)
+    agent = networks.Agent(
+        shape.num_actions, spec, shape.torso, shape.use_lstm,
+        channel_multiplier=shape.channel_multiplier)
     # As a plain tuple: its own class is in a module that loads TensorFlow.
     state = tuple(agent.initial_state(1))
     output = actor.initial_output(1, shape.num_actions)
@@ -64,6 +66,14 @@ class _Messages:
     self.weights = agent.initial_params(0)
     self.weights_layout = protocol.weights_layout(self.weights)
     self.unroll = unrolls.random_unroll(shape, state, output)
+
+  def sent_bytes(self):
+    """How many bytes the unroll is as a message, in which frames are packed.
+    """
+    zero = np.int64(0)
+    return len(self.unroll_layout.encode(protocol.UnrollMessage(
+        np.uint64(0), zero, np.int32(0), zero, self.unroll.agent_state,
+        self.unroll.env_outputs, self.unroll.agent_outputs)))
 
   def unroll_bytes(self):
     """What the unroll holds, as bytes without names."""
@@ -317,7 +327,7 @@ def measure_costs(shape, num_connections, unrolls_per_call, seconds):
   return Costs(
       ours.client_seconds_per_unroll, ours.server_seconds_per_unroll,
       ours.server_seconds_per_get, ours.client_seconds_per_get,
-      messages.unroll_layout.num_bytes, messages.weights_layout.num_bytes)
+      messages.sent_bytes(), messages.weights_layout.num_bytes)
 
 
 def measure_transport(seconds, connections=CONNECTIONS,

@@ -11,7 +11,8 @@ from scalable_agent import trajectories
 LEVEL = 'level'
 
 Shape = collections.namedtuple(
-    'Shape', 'frame unroll_length num_actions use_lstm torso')
+    'Shape', 'frame unroll_length num_actions use_lstm torso '
+    'channel_multiplier', defaults=(1,))
 
 SHAPES = dict(
     atari=Shape((84, 84, 4), 20, 18, False, 'shallow'),

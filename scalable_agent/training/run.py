@@ -352,4 +352,8 @@ class Run:
     if self._evaluator and self.done and not self._is_one_of_several:
       self.report()
       self.save_last()
+      # A run that was stopped while it waited may lack it.
+      self._evaluator.offer(self.learner.weights(), self.learner.steps,
+                            self.learner.frames)
       self._evaluator.wait(stop)
+      self.report()

@@ -67,16 +67,17 @@ def test_atari():
   assert lines[2].split()[:4] == ['pong', '14.6', '–', '100.0']
 
 
-def _episodes(level_name, returns):
-  return [trajectories.Episode(level_name, float(r), 4 * i)
-          for i, r in enumerate(returns)]
+def _level(name, *returns):
+  return {name: scores_lib.of_level(name, [
+      trajectories.Episode(name, float(r), 4 * i)
+      for i, r in enumerate(returns)])}
 
 
 def test_write_scores(tmp_path):
   """The file has what is returned: scores, their errors, and all episodes."""
   scores = scores_lib.write_scores(
-      tmp_path, {'pong': _episodes('pong', [20, 21, 19, 12]),
-                 'breakout': _episodes('breakout', [400])}, 1000)
+      tmp_path, dict(_level('pong', 20, 21, 19, 12),
+                     **_level('breakout', 400)), 1000)
   assert os.listdir(tmp_path) == ['test_scores.json']
   assert json.loads((tmp_path / 'test_scores.json').read_text()) == scores
   # Deviations of 2, 3, 1 and -6 from the mean; 50 / 3 is their variance.
@@ -101,7 +102,7 @@ def test_write_scores(tmp_path):
 def test_scores_are_replaced_at_once(tmp_path, monkeypatch):
   """A reader sees the old file or the new one, and an error leaves the old."""
   path = tmp_path / 'test_scores.json'
-  old = scores_lib.write_scores(tmp_path, {'a': _episodes('a', [1])}, 1)
+  old = scores_lib.write_scores(tmp_path, _level('a', 1), 1)
 
   replaced = []
   replace = os.replace
@@ -114,10 +115,10 @@ def test_scores_are_replaced_at_once(tmp_path, monkeypatch):
     replace(source, destination)
 
   monkeypatch.setattr(os, 'replace', checked_replace)
-  new = scores_lib.write_scores(tmp_path, {'a': _episodes('a', [2, 3])}, 2)
+  new = scores_lib.write_scores(tmp_path, _level('a', 2, 3), 2)
   assert replaced == [new]
   assert json.loads(path.read_text()) == new
 
   with pytest.raises(TypeError):
-    scores_lib.write_scores(tmp_path, {'a': _episodes('a', [4])}, object())
+    scores_lib.write_scores(tmp_path, _level('a', 4), object())
   assert json.loads(path.read_text()) == new

@@ -1,5 +1,6 @@
 """Test mode: every level of a run, scores of the suite, videos."""
 
+import dataclasses
 import json
 import os
 
@@ -21,6 +22,7 @@ from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.checkpoints import checkpoint
 from scalable_agent.environments.engines import atari
 from scalable_agent.evaluation import test_mode
+from scalable_agent.process import signals
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -106,12 +108,19 @@ def test_atari57_tests_every_game_and_scores_the_suite(tmp_path, monkeypatch):
     assert gif.n_frames == 3
 
 
-def test_levels_so_far_are_shown_and_written_without_a_score_of_the_suite(
+def test_a_test_that_was_ended_goes_on_with_the_rest(
     tmp_path, monkeypatch, capsys):
+  """What is known of an earlier one stays until all is there."""
+  games = []
+
   class Dies(ShortGame):
 
+    def __init__(self, *args, **kwargs):
+      super().__init__(*args, **kwargs)
+      games.append(self.level_names[0])  # The first finds out the facts.
+
     def recv(self):
-      if self.level_names[0] == 'asterix':
+      if self.level_names[0] == 'asterix' and games.count('asterix') == 1:
         raise environments.PoolError('asterix died.')
       return super().recv()
 
@@ -121,14 +130,34 @@ def test_levels_so_far_are_shown_and_written_without_a_score_of_the_suite(
   _save(config)
   with pytest.raises(environments.PoolError, match='asterix died'):
     test_mode.test(config)
-  scores = json.loads((tmp_path / 'test_scores.json').read_text())
-  assert list(scores) == ['frames', 'levels']
-  assert list(scores['levels']) == ['alien', 'amidar', 'assault']
+  assert not (tmp_path / 'test_scores.json').exists()
+  unfinished = tmp_path / 'test_scores.unfinished.json'
+  before = json.loads(unfinished.read_text())['levels']
+  assert list(before) == ['alien', 'amidar', 'assault']
   source, *lines = capsys.readouterr().out.splitlines()
   assert 'Table C.1' in source
   assert [line.split()[:2] for line in lines] == [
       ['level', 'mean'], ['alien', '0.5'], ['amidar', '100.5'],
       ['assault', '200.5']]
+  # A test with other flags is another test.
+  for changed in dict(test_num_episodes=3), dict(seed=9):
+    tester = test_mode._Tester(
+        dataclasses.replace(config, **changed), signals.Stop())
+    assert tester.unfinished(dataclasses.replace(config, **changed)) == {}
+  games.clear()
+  games.append('asterix')
+  scores = test_mode.test(config)
+  assert games[2:] == list(atari57.GAMES[3:])
+  assert {name: scores['levels'][name] for name in before} == before
+  assert list(scores['levels']) == list(atari57.GAMES)
+  assert json.loads((tmp_path / 'test_scores.json').read_text()) == scores
+  assert len(capsys.readouterr().out.splitlines()) == 2 + 57
+  # A test that was done is made again, as a whole.
+  assert not unfinished.exists()
+  games.clear()
+  games.append('asterix')
+  test_mode.test(config)
+  assert games[2:] == list(atari57.GAMES)
 
 
 def test_what_an_environment_of_gymnasium_renders_is_recorded(tmp_path):
@@ -162,7 +191,11 @@ def test_videos_that_cannot_be_are_refused_before_any_episode(tmp_path):
   _save(config)
   with pytest.raises(config_lib.ConfigError, match='cannot be written'):
     test_mode.test(config)
-  assert not list(tmp_path.glob('*/test_scores.json'))
+  config = dataclasses.replace(config, video_dir='/proc')
+  with pytest.raises(config_lib.ConfigError,
+                     match='^--video_dir=/proc cannot be written: '):
+    test_mode.test(config)
+  assert not list(tmp_path.glob('*/test_scores*'))
 
 
 def test_a_run_without_a_checkpoint_is_refused(tmp_path):

@@ -21,7 +21,16 @@ def _run(frames=100, total=None, episodes=(), tested=(), tested_frames=None,
 def test_training_score_is_of_the_last_100_episodes():
   score = scores.score([_run(total=200, episodes=[1000.] * 50 + [2.] * 100)],
                        'pong')
-  assert score == scores.Score(2., 0., 'training', 100, 200, 1, 1, 100)
+  assert score == scores.Score(
+      2., 0., 'training', 100, 200, False, 1, 1, 100)
+
+
+@pytest.mark.parametrize('frames, is_finished', [
+    ((60, 60), True), ((60, 59), False)])
+def test_a_run_whose_best_checkpoint_was_tested_is_done(frames, is_finished):
+  score = scores.score([_run(frames=each, total=60, tested=[1.],
+                             tested_frames=55) for each in frames], 'pong')
+  assert (score.frames, score.is_finished) == (55, is_finished)
 
 
 def test_every_run_counts_the_same():
@@ -67,7 +76,8 @@ def test_what_is_missing_is_said():
   assert scores.score([_run(level='qbert', episodes=[1.])], 'pong') == (
       scores.NO_RUN)
   score = scores.score([_run(total=5)], 'pong')
-  assert score == scores.Score(None, None, 'no episode', 100, 5, 1, 1, 0)
+  assert score == scores.Score(
+      None, None, 'no episode', 100, 5, True, 1, 1, 0)
   assert scores.score([_run(episodes=[4.])], 'pong').standard_error is None
 
 

@@ -60,13 +60,16 @@ def test_agents_that_lack_levels_stand_beside_the_published_on_theirs():
 
 @pytest.mark.parametrize('score, expected', [
     (scores.NO_RUN, 'no run'),
-    (scores.Score(None, None, 'no episode', 0, 5_000_000, 1, 1, 0),
+    (scores.Score(None, None, 'no episode', 0, 5_000_000, False, 1, 1, 0),
      'no episode finished yet, 1 seed, 0M frames of 5M, unfinished'),
-    (scores.Score(1., .1, 'test', 200_000_000, 200_000_000, 3, 3, 600),
+    (scores.Score(1., .1, 'test', 200_000_000, 200_000_000, True, 3, 3, 600),
      'test, 600 episodes, 3 seeds, 200M frames'),
-    (scores.Score(1., .1, 'test', 200_000_000, 200_000_000, 3, 1, 600),
+    # The best checkpoint of a run that is done.
+    (scores.Score(1., .1, 'test', 55_000_000, 60_000_000, True, 1, 1, 200),
+     'test, 200 episodes, 1 seed, 55M frames of 60M'),
+    (scores.Score(1., .1, 'test', 200_000_000, 200_000_000, True, 3, 1, 600),
      'test, 600 episodes, 3 runs of 1 seed, 200M frames'),
-    (scores.Score(1., None, 'training', 12_345_678, None, 1, 1, 1),
+    (scores.Score(1., None, 'training', 12_345_678, None, True, 1, 1, 1),
      'training, 1 episode, 1 seed, 12.35M frames')])
 def test_origin(score, expected):
   assert tables.origin(score) == expected

@@ -176,8 +176,10 @@ def test_slurm_keeps_the_path_of_tasks_where_none_is_set(tmp_path):
   assert 'PYTHONPATH' not in result.stdout
 
 
-def test_test_mode_ends_with_a_table_of_scores(tmp_path):
-  """Of all games, those among them that had been tested before."""
+@pytest.mark.parametrize('games, expected_code', [
+    ('pong,breakout', 0), ('pong,breakout,qbert', 1)])
+def test_test_mode_ends_with_a_table_of_scores(tmp_path, games, expected_code):
+  """Of those that had been tested before, and whether or not others fail."""
   for game, returns in (('pong', [14.6, 14.6]), ('breakout', [30.5, 30.5])):
     (tmp_path / game).mkdir()
     (tmp_path / game / 'ckpt-100.index').touch()
@@ -187,10 +189,14 @@ def test_test_mode_ends_with_a_table_of_scores(tmp_path):
         frames=100, levels={game: dict(
             num_episodes=2, episode_returns=returns)})))
   code, output, errors = _run(
-      tmp_path, '--games=pong,breakout', '--mode=test', '--test_num_episodes=2')
-  assert code == 0, errors
-  done, header, breakout, pong, _, _, statistics = output.splitlines()
-  assert done == 'All games are done.' and header.startswith('level ')
+      tmp_path, f'--games={games}', '--mode=test', '--test_num_episodes=2')
+  assert code == expected_code, errors
+  if code:
+    assert 'qbert' in errors and 'has no checkpoint' in errors
+  else:
+    assert output.startswith('All games are done.\n')
+  header, breakout, pong, _, _, statistics = output.splitlines()[-6:]
+  assert header.startswith('level ')
   for line, game in ((breakout, 'breakout'), (pong, 'pong')):
     assert line.split()[0] == game and ' 100.0 % ' in line
   assert statistics.split()[:5] == ['shallow', '100.0', '%', '100.0', '%']

@@ -13,13 +13,14 @@ from scalable_agent.throughput import transport
 _TRANSPORT = transport.Costs(
     send_unroll=1e-3, receive_unroll=2e-3, send_weights=4e-3,
     receive_weights=8e-3, unroll_bytes=1e6, weights_bytes=1e7)
-_COSTS = plan.Costs(1e-4, 2e-4, 3e-4, 4e-4, _TRANSPORT, together=1., busy=1.)
+_COSTS = plan.Costs(1e-4, 2e-4, 3e-4, 4e-4, _TRANSPORT, together=1., busy=1.,
+                    cores=2)
 
 
 def _cluster(**values):
   return plan.Cluster(**dict(dict(
       cores=20, gpus=1, gpu_rate=0., network_gbps=8., frames_per_unroll=100,
-      unrolls_per_update=20), **values))
+      frames_per_update=2000, unrolls_at_once=1), **values))
 
 
 def _rates(**values):
@@ -38,9 +39,24 @@ def test_what_each_resource_allows():
 
 
 def test_without_a_gpu_updates_are_on_the_cores():
+  """Those of one machine, however many there are."""
   rates = _rates(gpus=0)
   assert 'GPUs' not in rates
   assert rates['cores'] == pytest.approx(20 / (6e-4 + 3e-5 + 1.2e-4 + 4e-4))
+  for cores in (20, 500):
+    assert _rates(gpus=0, cores=cores)['learner, update'] == pytest.approx(
+        2 / 4e-4)
+  costs = _COSTS._replace(together=1.25, busy=.9)
+  (rate,) = [limit.rate for limit in plan.limits(costs, _cluster(gpus=0))
+             if limit.name == 'learner, update']
+  assert rate == pytest.approx(.9 * 2 / (1.25 * 4e-4))
+  assert 'learner, update' not in _rates()
+
+
+def test_a_machine_whose_cores_idle_is_named():
+  for busy, is_named in ((.79, True), (.81, False)):
+    text = '\n'.join(plan.lines(_COSTS._replace(busy=busy), _cluster()))
+    assert is_named == ('Something else than the cores limits' in text)
 
 
 def test_parts_cost_more_together_and_leave_cores_idle():
@@ -62,10 +78,20 @@ def test_few_jobs_fetch_weights_once_an_update():
   assert plan.fetches_per_frame(_cluster(), 500) == pytest.approx(1 / 100)
 
 
+def test_unrolls_that_begin_at_once_take_weights_once():
+  cluster = _cluster(unrolls_at_once=16)
+  assert plan.fetches_per_frame(cluster, 1) == pytest.approx(1 / 2000)
+  assert plan.fetches_per_frame(cluster, 500) == pytest.approx(1 / 1600)
+
+
 def test_learners_share_what_is_theirs():
   one, two = _rates(gpu_rate=9.), _rates(gpu_rate=9., gpus=2)
   for name, rate in one.items():
     assert two[name] == pytest.approx(rate * (1 if name == 'cores' else 2))
+  # Two send and receive all of the gradients once, four one and a half times.
+  assert two['network, gradients'] == pytest.approx(1e9 * 2000 / 1e7)
+  assert _rates(gpus=4)['network, gradients'] == pytest.approx(
+      1e9 * 2000 / 1.5e7)
 
 
 def test_lines_name_the_lowest_and_what_would_help():

@@ -1,0 +1,30 @@
+"""Which game the player of exports plays."""
+
+import pathlib
+import runpy
+
+import pytest
+
+pytest.importorskip('ale_py')
+
+_PLAYER = pathlib.Path(__file__).resolve().parents[1] / 'launch/play_export.py'
+_CHOOSE = runpy.run_path(str(_PLAYER))['choose_game']
+
+
+@pytest.mark.parametrize('level, asked, expected', [
+    ('pong', None, 'pong'), ('pong', 'pong', 'pong'),
+    ('atari57', 'breakout', 'breakout')])
+def test_the_game_of_the_agent_or_one_of_all(level, asked, expected):
+  metadata = dict(suite='atari', level_name=level)
+  assert _CHOOSE(metadata, asked) == expected
+
+
+@pytest.mark.parametrize('suite, level, asked, message', [
+    ('gym', 'gym:CartPole-v1', None, 'trained on gym:CartPole-v1, and only'),
+    ('atari', 'pong', 'qbert', '--game=qbert: the agent was trained on pong'),
+    ('atari', 'atari57', None, 'choose one with --game'),
+    ('atari', 'atari57', 'pnog', '--game=pnog is no game'),
+    ('atari', 'atari57', 'skiing', '--game=skiing has 9 actions')])
+def test_what_cannot_be_played_is_said(suite, level, asked, message):
+  with pytest.raises(ValueError, match=message):
+    _CHOOSE(dict(suite=suite, level_name=level), asked)
