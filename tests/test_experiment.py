@@ -25,6 +25,8 @@ pytest.importorskip('ale_py')
 pytest.importorskip('gymnasium')
 
 from scalable_agent import experiment
+from scalable_agent import learner
+from scalable_agent import policy
 from scalable_agent.files import open_files
 from scalable_agent.process import progress
 from tests import preloaded
@@ -779,6 +781,22 @@ def test_the_logdir_of_another_run_is_refused(
       f'--logdir={cartpole}', *_CARTPOLE, f'--mode={mode}', *arguments))
   assert f'--logdir={cartpole} ' in error and expected in error
   assert _contents(cartpole) == before
+
+
+@pytest.mark.parametrize('where', ['learner', 'policy'])
+def test_a_device_without_enough_memory_is_a_line(
+    tmp_path, run_main, monkeypatch, where):
+  def fail(*unused_args, **unused_kwargs):
+    raise tf.errors.ResourceExhaustedError(
+        None, None, 'OOM when allocating tensor\nwith shape[9]')
+
+  if where == 'learner':
+    monkeypatch.setattr(learner.Learner, 'step', fail)
+  else:
+    monkeypatch.setattr(policy.Policy, '__call__', fail)
+  error = _error_of(run_main(f'--logdir={tmp_path / "run"}', *_CARTPOLE))
+  assert 'The memory of a device does not suffice. Lower --batch_size' in error
+  assert error.endswith('TensorFlow says: OOM when allocating tensor')
 
 
 def test_a_missing_package_is_named(tmp_path, run_main, monkeypatch):

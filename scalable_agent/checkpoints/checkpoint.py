@@ -165,7 +165,8 @@ class Checkpointer:
     """
     if self._saved_frames is not None:
       config = json.loads(self._checkpoint.config.numpy())
-      if config.get('warm_start') == path:
+      taken = config.get('warm_start')
+      if taken and os.path.realpath(taken) == os.path.realpath(path):
         return False
     warm_start.restore(path, self._trained)
     return True

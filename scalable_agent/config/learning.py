@@ -74,7 +74,8 @@ class LearningSettings:
       'yes.)', _NETWORK)
   precision: str = setting(
       'float32', 'What the convolutions compute in; everything else is '
-      'float32. bfloat16 pays on GPUs, and on CPUs with AVX-512 BF16.',
+      'float32, which TensorFlow multiplies as TF32 on GPUs that can. bfloat16 '
+      'pays on GPUs, and on CPUs with AVX-512 BF16.',
       settings.ACTORS | _LEARNING, choices=('float32', 'bfloat16'))
 
   batch_size: int = setting(

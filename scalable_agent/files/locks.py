@@ -38,12 +38,14 @@ def acquire(path, holder=''):
     OSError: The file cannot be opened, or its file system has no locks.
   """
   while True:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = _open(path, os.O_CREAT)
     try:
       fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
       if _is_at(descriptor, path):
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, holder.encode(), 0)
+        # The lock holds without a name too, as where the disk is full.
+        with contextlib.suppress(OSError):
+          os.ftruncate(descriptor, 0)
+          os.pwrite(descriptor, holder.encode(), 0)
         return descriptor
       # Its holder has just removed it, and another may be there already.
       os.close(descriptor)
@@ -54,6 +56,14 @@ def acquire(path, holder=''):
     except BaseException:
       os.close(descriptor)
       raise
+
+
+def _open(path, flags=0):
+  try:
+    return os.open(path, os.O_RDWR | flags, 0o666)
+  except PermissionError:
+    # Another user's can be locked, though not written.
+    return os.open(path, os.O_RDONLY)
 
 
 def _is_at(descriptor, path):
@@ -73,7 +83,7 @@ def release(path, descriptor):
 def is_held(path):
   """Returns whether any process holds a file's lock; False if there is none."""
   try:
-    descriptor = os.open(path, os.O_RDWR)
+    descriptor = _open(path)
   except OSError:
     return False
   try:

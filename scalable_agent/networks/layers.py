@@ -91,7 +91,10 @@ def linear(params, name, inputs):
 def conv(params, name, inputs, stride, padding):
   """Applies a convolution: [N, height, width, channels] to the same rank."""
   outputs = tf.nn.conv2d(inputs, params[name + '/w'], stride, padding)
-  return tf.nn.bias_add(outputs, params[name + '/b'])
+  bias = params[name + '/b']
+  # The gradient of `bias_add` may be summed in bfloat16, and stop at 256.
+  return (outputs + bias if bias.dtype == tf.bfloat16 else
+          tf.nn.bias_add(outputs, bias))
 
 
 def flatten(inputs):

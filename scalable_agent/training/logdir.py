@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import socket
@@ -23,6 +24,8 @@ from scalable_agent.process import errors
 # that was begun with other values is another run's.
 IDENTITY = config_lib.names(config_lib.IDENTITY)
 CONFIG_FILE, LOCK_FILE = 'config.json', 'lock'
+# What file systems say that have none.
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _FILES = (CONFIG_FILE, checkpoint_files.NOTE_FILE, log_file.METRICS,
           log_file.EPISODES, log_file.EVALUATIONS)
 
@@ -105,6 +108,11 @@ def _lock(logdir):
         f'--logdir={logdir} is in use: {e.holder or "another process"} trains '
         'there. Wait for it, stop it, or choose another --logdir.') from e
   except OSError as e:
+    if e.errno not in _NO_LOCKS:
+      raise ConfigError(
+          f'{path} cannot be locked ({errors.first_line(e)}), and another '
+          'process may train there. Remove what hinders it, or choose another '
+          '--logdir.') from e
     logging.warning(
         '%s cannot be locked (%s). Make sure that no other process trains '
         'there.', path, errors.first_line(e))

@@ -5,9 +5,11 @@ import contextlib
 from absl import logging
 import tensorflow as tf
 
+from scalable_agent import dynamic_batching
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.logs import messages
+from scalable_agent.process import errors
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
 from scalable_agent.training import actor_threads
@@ -76,8 +78,15 @@ def train(config, start_actors=actor_threads.start, stop=None,
           config, run.learner.frames, run.learner.frames > first_frames,
           run.reporter.recent):
         logging.info('%s', line)
-  except tf.errors.OpError as e:
-    peers.check(e)
+  except (tf.errors.OpError, dynamic_batching.ComputationError) as e:
+    cause = e if isinstance(e, tf.errors.OpError) else e.__cause__
+    if isinstance(cause, tf.errors.OpError):
+      peers.check(cause)
+    if isinstance(cause, tf.errors.ResourceExhaustedError):
+      raise run_lib.TrainingError(
+          'The memory of a device does not suffice. Lower --batch_size or '
+          '--num_actors, or choose a smaller --network. TensorFlow says: '
+          f'{errors.first_line(cause)}') from e
     raise
 
 

@@ -135,7 +135,9 @@ def test_a_run_starts_warm_and_resumes_its_own(tmp_path, run_main, caplog):
   first = test_experiment._metrics(tmp_path / 'run')[0]
   assert (first['frames'], first['learner_steps']) == (80, 1)
   caplog.clear()
-  assert run_main(*flags, *test_experiment._CARTPOLE,
+  # The same path, however it is written.
+  same = f'{tmp_path}/run/../donor/ckpt-160'
+  assert run_main(*flags, *test_experiment._CARTPOLE, f'--warm_start={same}',
                   '--total_environment_frames=160').code == 0
   assert 'Weights and slots' not in caplog.text
   assert f'Resuming from {tmp_path / "run"}/ckpt-80' in caplog.text

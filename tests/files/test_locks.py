@@ -1,5 +1,6 @@
 """Locks of files: one holder at a time, also while the file is removed."""
 
+import errno
 import multiprocessing
 import os
 
@@ -65,3 +66,38 @@ def test_racing_holders_that_remove_the_file(tmp_path):
   for process in processes:
     process.join()
   assert (tmp_path / 'lock.count').read_text() == '900'
+
+
+def test_a_lock_of_another_user_is_held(tmp_path, monkeypatch):
+  """Their file can be read here, and not be written."""
+  path = str(tmp_path / 'lock')
+  descriptor = locks.acquire(path, 'them')
+  monkeypatch.setattr(os, 'open', _refuse_writing(os.open))
+  assert locks.is_held(path)
+  with pytest.raises(locks.Held) as caught:
+    locks.acquire(path, 'me')
+  assert caught.value.holder == 'them'
+  os.close(descriptor)
+  assert not locks.is_held(path)
+
+
+def _refuse_writing(open_file):
+  def open_read_only(path, flags, *args):
+    if flags & os.O_RDWR:
+      raise PermissionError(errno.EACCES, 'Permission denied', path)
+    return open_file(path, flags, *args)
+  return open_read_only
+
+
+def test_a_lock_needs_no_room_for_a_name(tmp_path, monkeypatch):
+  def pwrite(*unused_args):
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+  monkeypatch.setattr(os, 'pwrite', pwrite)
+  path = str(tmp_path / 'lock')
+  descriptor = locks.acquire(path, 'me')
+  assert locks.is_held(path)
+  with pytest.raises(locks.Held) as caught:
+    locks.acquire(path, 'you')
+  assert caught.value.holder == ''
+  os.close(descriptor)

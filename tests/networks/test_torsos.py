@@ -7,6 +7,7 @@ import tree
 
 from scalable_agent import networks
 from scalable_agent.environments import ArraySpec
+from scalable_agent.networks import layers
 from scalable_agent.networks import torsos
 from tests.networks import agents
 
@@ -25,6 +26,20 @@ def test_torso_sees_one_frame_at_a_time(torso):
         params, one(actions), tree.map_structure(one, env_outputs), ())
     agents.assert_close(one_logits, one(logits))
     agents.assert_close(one_baseline, one(baseline))
+
+
+@pytest.mark.parametrize('dtype', [tf.float32, tf.bfloat16])
+def test_gradients_of_biases_are_sums_over_all_places(dtype):
+  """Which a sum in bfloat16 is not: from 256 on, it adds 1 and stays there."""
+  params = {'a/w': tf.zeros([1, 1, 1, 2], dtype), 'a/b': tf.zeros([2], dtype)}
+  inputs = tf.ones([168, 20, 20, 1], dtype)
+  with tf.GradientTape() as tape:
+    tape.watch(params)
+    total = tf.reduce_sum(layers.conv(params, 'a', inputs, 1, 'VALID'))
+  gradient = tape.gradient(total, params)['a/b']
+  assert gradient.dtype == dtype
+  np.testing.assert_allclose(
+      tf.cast(gradient, tf.float32), 168 * 20 * 20, rtol=4e-3)
 
 
 def _layer(params, name, layer_class, units, *args, **kwargs):

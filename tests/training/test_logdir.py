@@ -1,6 +1,7 @@
 """Log directories: whose they are, and that nothing of others is lost."""
 
 import dataclasses
+import errno
 import json
 import logging
 import os
@@ -147,6 +148,25 @@ def test_a_claim_clears_away_what_the_killed_left(tmp_path):
       f.write('half')
   with logdir_lib.claim(config):
     assert os.listdir(config.logdir) == ['lock']
+
+
+@pytest.mark.parametrize('number, works', [
+    (errno.ENOLCK, True), (errno.EOPNOTSUPP, True), (errno.EACCES, False),
+    (errno.ENOSPC, False)])
+def test_only_where_there_are_no_locks_a_run_goes_without(
+    tmp_path, monkeypatch, number, works):
+  def acquire(*unused_args):
+    raise OSError(number, os.strerror(number))
+
+  monkeypatch.setattr(logdir_lib.locks, 'acquire', acquire)
+  config = _config(tmp_path)
+  if works:
+    with logdir_lib.claim(config):
+      pass
+    return
+  with pytest.raises(config_lib.ConfigError, match='lock cannot be locked'):
+    with logdir_lib.claim(config):
+      pass
 
 
 @pytest.mark.parametrize('name, content, is_new', [
