@@ -60,6 +60,19 @@ def config_of_run(changes=()):
   return run_config.resolve(*_values_and_given(changes))
 
 
+def config_of_trial(changes, may_differ=()):
+  """As `config_of_run`, of one of many runs that these flags are for.
+
+  Args:
+    changes: As for `config_with`.
+    may_differ: As for `run_config.resolve_trial`.
+
+  Raises:
+    config_lib.ConfigError: Also if the run was begun as another agent.
+  """
+  return run_config.resolve_trial(*_values_and_given(changes), may_differ)
+
+
 def _values_and_given(changes):
   changes = dict(changes)
   values = FLAGS.flag_values_dict()

@@ -191,7 +191,7 @@ def _make_population(starts, score):
     logdir = os.path.join(FLAGS.logdir, f'{i:02d}')
     own = dict(_schedule(), logdir=logdir,
                seed=FLAGS.seed + i * _SEED_STEP, **shared)
-    config = trials.config_of_run(
+    config = experiment.config_of_trial(
         dict(own, **history.last(i).parameters), {*start, 'warm_start'})
     configs.append(config)
 

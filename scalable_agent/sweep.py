@@ -118,7 +118,7 @@ def _make_runs(trials):
   runs, configs = [], []
   for trial in trials:
     logdir = os.path.join(FLAGS.logdir, trial.name)
-    config = trials_lib.config_of_run(
+    config = experiment.config_of_trial(
         dict(grid.settings_of(trial), logdir=logdir, **changes))
     configs.append(config)
     runs.append(trials_lib.make_run(

@@ -9,12 +9,11 @@ import tensorflow as tf
 
 from scalable_agent.checkpoints import best_checkpoint
 from scalable_agent.checkpoints import checkpoint_files as files
+from scalable_agent.checkpoints import reading
 from scalable_agent.checkpoints import warm_start
 from scalable_agent.process import errors
 
-# What reading a damaged or foreign checkpoint, or writing one, can raise.
-READ_ERRORS = (tf.errors.OpError, AssertionError, IndexError, ValueError,
-               RuntimeError, OSError)
+# What writing a checkpoint can raise.
 WRITE_ERRORS = (tf.errors.OpError, OSError)
 
 
@@ -123,7 +122,8 @@ class Checkpointer:
       Its path, or None if there is no checkpoint.
 
     Raises:
-      CheckpointError: There are checkpoints, and none can be restored.
+      CheckpointError: There are checkpoints, and none can be restored, or the
+        newest cannot be read now.
     """
     try:
       paths = files.find(self._logdir)
@@ -134,7 +134,13 @@ class Checkpointer:
     for path in reversed(paths):
       try:
         self._checkpoint.restore(path).assert_consumed()
-      except READ_ERRORS as e:
+      except reading.PASSING as e:
+        # With an older one the run would lose what it has, and set this aside.
+        raise CheckpointError(
+            f'{path} cannot be read now, and may be whole: '
+            f'{errors.first_line(e)}. Start again once that is repaired.'
+            ) from e
+      except reading.ERRORS as e:
         logging.warning(
             'Checkpoint %s cannot be restored, trying the one before: %s',
             path, errors.first_line(e))
@@ -196,7 +202,7 @@ def restore_weights(paths, agent):
     try:
       # There is more in it: what training needs.
       saved.restore(path).expect_partial().assert_existing_objects_matched()
-    except READ_ERRORS as e:
+    except reading.ERRORS as e:
       reason = errors.first_line(e)
       logging.warning('Checkpoint %s cannot be restored: %s', path, reason)
       continue

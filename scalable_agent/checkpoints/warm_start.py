@@ -5,12 +5,10 @@ import re
 
 import tensorflow as tf
 
+from scalable_agent.checkpoints import reading
 from scalable_agent.config import settings
 from scalable_agent.process import errors
 
-# What reading a damaged or foreign checkpoint can raise.
-_READ_ERRORS = (tf.errors.OpError, AssertionError, IndexError, ValueError,
-                RuntimeError, OSError)
 _WEIGHT = re.compile('params/(.+)/.ATTRIBUTES/VARIABLE_VALUE')
 
 
@@ -31,7 +29,7 @@ def restore(path, trained):
     # There is more in it: counters and configuration.
     tf.train.Checkpoint(**trained).restore(
         path).expect_partial().assert_existing_objects_matched()
-  except _READ_ERRORS as e:
+  except reading.ERRORS as e:
     raise _unreadable(path, e) from e
 
 
@@ -41,7 +39,7 @@ def _check_network(path, params):
                    'the endings of its files')
   try:
     shapes = tf.train.load_checkpoint(path).get_variable_to_shape_map()
-  except _READ_ERRORS as e:
+  except reading.ERRORS as e:
     raise _unreadable(path, e) from e
   # TensorFlow writes the slashes of a name like this.
   found = {match.group(1).replace('.S', '/'): shape

@@ -64,7 +64,7 @@ def _make_runs(games):
       *experiment.given_arguments(without=('logdir',))]
   return [
       trials_lib.make_run(
-          trial, trials_lib.config_of_run(dict(
+          trial, experiment.config_of_trial(dict(
               grid.settings_of(trial),
               logdir=os.path.join(FLAGS.logdir, trial.name))), arguments)
       for trial in grid.combine([[{'level_name': game} for game in games]])]

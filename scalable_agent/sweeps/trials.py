@@ -1,14 +1,11 @@
 """Makes runs of a sweep's trials, and chooses among them."""
 
-import dataclasses
 import json
 import os
 import sys
 
 from absl import logging
 
-from scalable_agent import config as config_lib
-from scalable_agent import experiment
 from scalable_agent.config import ConfigError
 from scalable_agent.files import whole_file
 from scalable_agent.process import machine_memory
@@ -78,46 +75,12 @@ def _check_mark(trial, logdir):
         '--sample_seed.')
 
 
-def config_of_run(changes, may_differ=()):
-  """Returns the `config.Config` of a run, begun or not.
-
-  A run that was begun as another agent is refused, since its sweep would be
-  mixed. That is also so if the user left out a flag this time: runs that begin
-  now would have its default.
-
-  Args:
-    changes: A dict of name to value, what this run has beside the flags.
-    may_differ: Names of settings that a begun run may have other values of.
-
-  Raises:
-    ConfigError: It is so, or the configuration cannot work.
-  """
-  config = experiment.config_of_run(changes)
-  found = logdir_lib.read_config(config.logdir, config.mode)
-  if not found or config.mode != 'train':
-    return config
-  # A longer run goes on, one whose length nobody says would differ from others.
-  found['total_environment_frames'] = config.total_environment_frames
-  # Through JSON, so that tuples compare as the lists they were written as.
-  asked = json.loads(json.dumps(dataclasses.asdict(
-      experiment.config_with(changes))))
-  was, now = (config_lib.effective_values(content, config_lib.AGENT)
-              for content in (found, asked))
-  for name in sorted(now.keys() - set(may_differ)):
-    if was[name] != now[name]:
-      raise ConfigError(
-          f'--{name}={now[name]} cannot work: {config.logdir} was begun with '
-          f'{was[name]}. All runs have the same flags, but for what varies. '
-          'Give those of the first start, or choose another --logdir.')
-  return config
-
-
 def make_run(trial, config, arguments, ends_with_parent=False):
   """Makes the run of a trial.
 
   Args:
     trial: A `grid.Trial`.
-    config: Of `config_of_run`.
+    config: The `config.Config` of the run, see `run_config.resolve_trial`.
     arguments: A list of flags that all runs get.
     ends_with_parent: As for `ManagedRun`.
 

@@ -1,6 +1,7 @@
 """The settings of a run that is gone on with: what its `config.json` has."""
 
 import dataclasses
+import json
 
 from scalable_agent import config as config_lib
 from scalable_agent.training import logdir as logdir_lib
@@ -29,6 +30,43 @@ def resolve(values, given=None):
   kept = _kept(values, values.keys() if given is None else given)
   return config_lib.resolve(
       dict(values, **kept), None if given is None else kept.keys() | given)
+
+
+def resolve_trial(values, given, may_differ=()):
+  """Makes the configuration of one of many runs that have the same flags.
+
+  As `resolve`, but a run that was begun as another agent is refused, since a
+  comparison would take both for one. That is also so if the user left out a
+  flag this time: runs that begin now would have its default.
+
+  Args:
+    values: As for `resolve`.
+    given: Likewise.
+    may_differ: Names of settings of which a begun run may have other values.
+
+  Returns:
+    A `Config`.
+
+  Raises:
+    ConfigError: It is so, or as `resolve`.
+  """
+  config = resolve(values, given)
+  found = logdir_lib.read_config(config.logdir, config.mode)
+  if not found or config.mode != 'train':
+    return config
+  # Runs may become longer, if all do.
+  found['total_environment_frames'] = config.total_environment_frames
+  # Through JSON, so that tuples compare as the lists they were written as.
+  asked = json.loads(config_lib.resolve(values, given).to_json())
+  was, now = (config_lib.effective_values(content, config_lib.AGENT)
+              for content in (found, asked))
+  for name in sorted(now.keys() - set(may_differ)):
+    if was[name] != now[name]:
+      raise config_lib.ConfigError(
+          f'--{name}={now[name]} cannot work: {config.logdir} was begun with '
+          f'{was[name]}. All runs have the same flags, but for what varies. '
+          'Give those of the first start, or choose another --logdir.')
+  return config
 
 
 def _kept(values, given):

@@ -149,6 +149,26 @@ def test_training_goes_on_after_a_corrupt_checkpoint(tmp_path):
   _assert_equal(_state(restored), _state(learner))
 
 
+def test_a_machine_that_cannot_read_now_damages_nothing(tmp_path, monkeypatch):
+  """A run on an older checkpoint would lose what came after it."""
+  _train_and_save(tmp_path, 2)
+  before = sorted(os.listdir(tmp_path))
+  restore = tf.train.Checkpoint.restore
+
+  def fail(self, path):
+    if path.endswith('-160'):
+      raise tf.errors.UnavailableError(None, None, 'Stale file handle')
+    return restore(self, path)
+
+  monkeypatch.setattr(tf.train.Checkpoint, 'restore', fail)
+  with pytest.raises(checkpoint.CheckpointError) as caught:
+    _restore(tmp_path)
+  assert str(caught.value) == (
+      f'{tmp_path}/ckpt-160 cannot be read now, and may be whole: Stale file '
+      'handle. Start again once that is repaired.')
+  assert sorted(os.listdir(tmp_path)) == before
+
+
 def test_two_corrupt_checkpoints(tmp_path):
   states = _train_and_save(tmp_path, 3)
   for path in _data_files(tmp_path)[1:]:
