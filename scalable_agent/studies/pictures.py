@@ -5,6 +5,7 @@ import io
 import textwrap
 
 from matplotlib import figure as figure_lib
+from matplotlib import ticker
 import numpy as np
 
 from scalable_agent.results import curves
@@ -100,8 +101,9 @@ def sorted_returns(level, by_name):
   Returns:
     A PNG, bytes.
   """
-  figure, axis = _axis(level, 'sample, from the best to the worst',
+  figure, axis = _axis(level, 'sample or seed, from the best to the worst',
                        'final return')
+  axis.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
   for name, finals in by_name.items():
     axis.plot(np.arange(1, len(finals) + 1), sorted(finals, reverse=True),
               '.-', label=name)
