@@ -131,8 +131,8 @@ def write_unfinished(logdir, test, levels):
 
   Args:
     logdir: The run's directory.
-    test: A dict that JSON can hold, of what a test with other levels to play
-      has to have alike.
+    test: What has to be equal in the test that goes on with them, a dict that
+      JSON can hold.
     levels: As in `write_scores`.
 
   Raises:
@@ -142,9 +142,11 @@ def write_unfinished(logdir, test, levels):
 
 
 def read_unfinished(logdir, test):
-  """Returns the levels that such a test has played before it was ended, a dict.
+  """Returns what `write_unfinished` wrote of an equal test, {} if it did not.
 
-  It is empty if there was none, or a test of another kind.
+  Args:
+    logdir: The run's directory.
+    test: As in `write_unfinished`.
   """
   try:
     with open(os.path.join(logdir, UNFINISHED_FILE), 'rb') as f:
