@@ -133,8 +133,8 @@ def lines(costs, cluster):
   text.append(f'Of the cores\' time {100 * costs.busy:.0f} % is used.')
   if costs.busy < _LEAST_BUSY:
     text.append(
-        'Something else than the cores limits the training loop here. The plan '
-        'expects the same of the cluster, and says too little of its cores.')
+        'Other programs take the rest, or something else than the cores limits '
+        'the training loop here. The plan then says too little of the cores.')
   text.append(f'Frames/s that {_name(cluster)} allow:')
   found = limits(costs, cluster)
   text += [f'  {limit.name:24s} ' + (

@@ -56,7 +56,7 @@ def test_without_a_gpu_updates_are_on_the_cores():
 def test_a_machine_whose_cores_idle_is_named():
   for busy, is_named in ((.79, True), (.81, False)):
     text = '\n'.join(plan.lines(_COSTS._replace(busy=busy), _cluster()))
-    assert is_named == ('Something else than the cores limits' in text)
+    assert is_named == ('Other programs take the rest, or something' in text)
 
 
 def test_parts_cost_more_together_and_leave_cores_idle():
