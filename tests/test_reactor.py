@@ -234,7 +234,7 @@ def test_several_learners_act_at_the_ratio_together(tmp_path):
     ([*_ALONE, '--replay_steps=100000000000'],
      '--replay_steps=100000000000 cannot work: its steps of '),
     ([*_ALONE, '--replay_steps=511', '--unroll_length=32'],
-     '--replay_steps=511 cannot work: it is kept in runs of 128 steps of an '
+     '--replay_steps=511 cannot work: it is kept in lanes of 128 steps of an '
      'environment, of which each of --num_actors=2 needs two. Give 512 or ')])
 def test_what_cannot_work_gets_one_line(tmp_path, run_main, arguments,
                                         expected):

@@ -13,6 +13,7 @@ rows of the oldest. So it does not matter how many environments there are, and
 what those leave behind that are gone makes room in its turn.
 """
 
+from absl import logging
 import numpy as np
 import tree
 
@@ -68,6 +69,7 @@ class SequenceStore:
           f'expected {2 * self._lane_length} or more.')
     self._num_begun = 0
     self._runs = {}  # By stream.
+    self._is_crowded = False
     # Of the lanes that have rows: the number of the lane that goes on from it,
     # stream and level.
     self._next = np.zeros([self._num_lanes], np.int64)
@@ -114,6 +116,7 @@ class SequenceStore:
     begin = int(bool(run) and self._continues(run, values))
     if not begin:
       run = self._runs[unroll.stream] = _Run()
+      self._warn_if_crowded()
     values.append(np.full([len(values[0])], unroll.policy_version, np.int64))
 
     old_length, removed = run.length, []
@@ -158,6 +161,16 @@ class SequenceStore:
         indices // self._lane_length)
     numbers = np.array([run.lanes[-1], run.lanes[0]])[lanes_back]
     return numbers * self._lane_length + indices % self._lane_length
+
+  def _warn_if_crowded(self):
+    # A lane that is full, and one that fills.
+    if self._is_crowded or 2 * len(self._runs) <= self._num_lanes:
+      return
+    self._is_crowded = True
+    logging.warning(
+        'More than %d environments write into replay, and push each other out. '
+        'It is kept in lanes of %d steps of an environment, of which each needs '
+        'two: raise --replay_steps.', self._num_lanes // 2, self._lane_length)
 
   def _begin_lane(self, run, unroll):
     """Lets a run go on in a new lane; returns the positions that are gone."""

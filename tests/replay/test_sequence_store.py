@@ -105,6 +105,23 @@ def test_the_oldest_lane_makes_room_whoever_it_is_of():
   assert mine == [[100_002, 100_003, 100_004]]
 
 
+def test_environments_that_push_each_other_out_are_told_of_once(caplog):
+  """As actor jobs may bring, of which the learner does not know how many."""
+  store = _store(6)
+  streams = [streams_lib.Stream(i, _T) for i in range(9)]
+  for _ in range(3 * _LANE // _T):  # Each goes through several lanes.
+    for stream in streams[:3]:
+      store.add(stream.unroll())
+  assert not caplog.records
+  for stream in streams[3:]:
+    store.add(stream.unroll())
+  (record,) = caplog.records
+  assert record.getMessage().startswith(
+      'More than 3 environments write into replay, and push each other out. It '
+      f'is kept in lanes of {_LANE} steps')
+  assert record.getMessage().endswith('raise --replay_steps.')
+
+
 def test_a_run_whose_lane_is_gone_does_not_go_on():
   """Not even if another has put an entry like its last one there."""
   store = _store(2)
