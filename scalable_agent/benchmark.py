@@ -16,9 +16,9 @@ resource took turns on it without a moment lost:
 where all run on the CPU; what runs on another device counts by itself, and the
 slowest decides.
 
-The second runs batched A2C and IMPALA, as in the paper's Table 1, on one machine
-with the same work: on a level whose steps take the same time, and on one where they vary
-and resets are slow.
+The second runs batched A2C and IMPALA, as in the paper's Table 1, on one
+machine with the same work: on a level whose steps take the same time, and on
+one where they vary and resets are slow.
 
 The third measures what passes between actor jobs and a learner (`transport`),
 the fourth what a replay job serves to learners (`shared_replay`). The last
@@ -342,21 +342,13 @@ def _counts(flag):
   return [int(text) for text in FLAGS[flag].value]
 
 
-def _check_json():
-  """Refuses what would fail only after everything was measured."""
-  if FLAGS.json:
-    try:
-      whole_file.check(FLAGS.json)
-    except OSError as e:
-      raise config_lib.ConfigError(
-          f'--json={FLAGS.json} cannot be written: {e.strerror}.') from e
-
-
 def main(argv):
   """Measures what the flags say; ends with one line where it cannot."""
   try:
     experiment.refuse_arguments(argv)
-    _check_json()
+    if FLAGS.json:  # Before everything is measured.
+      with config_lib.writing('json', FLAGS.json):
+        whole_file.check(FLAGS.json)
     if FLAGS.part == 'transport':
       counts = _counts('connections'), _counts('unrolls_per_call')
       tensorflow_environment.load()

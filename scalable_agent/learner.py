@@ -163,8 +163,8 @@ class Learner:
     Returns:
       A pair. First a dict of floats to log: what the loss function says, summed
       over all learners (NaN if it is a mean of nothing), `learning_rate`,
-      `grad_norm` (before clipping), and `skipped`, 1 if the update was. Second the priorities of the batch,
-      float32 [B], or None.
+      `grad_norm` (before clipping), and `skipped`, 1 if the update was. Second
+      the priorities of the batch, float32 [B], or None.
     """
     learning_rate = self._learning_rate(self.frames)
     values, priorities = self._update(placed_batch, _scalar(learning_rate))

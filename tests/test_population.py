@@ -136,7 +136,8 @@ def test_members_share_a_replay_job(tmp_path, monkeypatch):
   hosts = {[a for a in command if a.startswith('--replay_host=')][-1]
            for command in (*commands, job._run._prepare())}
   assert len(commands) == 2 and len(hosts) == 1
-  with pytest.raises(SystemExit, match='unroll_length is [13]0 in one run and [13]0'):
+  with pytest.raises(
+      SystemExit, match='unroll_length is [13]0 in one run and [13]0'):
     _main(tmp_path / 'other', *_CARTPOLE, '--population=8', '--share_replay',
           '--replay_proportion=0.5', '--range=unroll_length=10,30',
           '--adapt=learning_rate')

@@ -111,8 +111,8 @@ def _check_lanes(config):
   needed = 2 * lane_length * config.num_actors
   if config.task < 0 and config.replay_steps < needed:
     raise config_lib.ConfigError(
-        f'--replay_steps={config.replay_steps} cannot work: it is kept in lanes '
-        f'of {lane_length} steps of an environment, of which each of '
+        f'--replay_steps={config.replay_steps} cannot work: it is kept in '
+        f'lanes of {lane_length} steps of an environment, of which each of '
         f'--num_actors={config.num_actors} needs two. Give {needed} or more.')
 
 

@@ -23,3 +23,4 @@ from scalable_agent.config.settings import IDENTITY
 from scalable_agent.config.settings import LEARNERS
 from scalable_agent.config.settings import REPLAY
 from scalable_agent.config.settings import WORKERS
+from scalable_agent.config.settings import writing

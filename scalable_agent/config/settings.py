@@ -10,9 +10,12 @@ log directories and reports compare, are derived from it.
 """
 
 import collections
+import contextlib
 import dataclasses
 import enum
 import math
+
+from scalable_agent.process import errors
 
 _METADATA_KEY = 'setting'
 _TYPES = {bool: 'True or False', int: 'a whole number', float: 'a number',
@@ -198,3 +201,21 @@ def refusal(name, value, expected):
     expected: A clause that says what would, or why it cannot.
   """
   return ConfigError(f'--{name}={value} cannot work: {expected}.')
+
+
+@contextlib.contextmanager
+def writing(name, path):
+  """Says of what cannot be written within a `with` block which flag named it.
+
+  Args:
+    name: The flag's.
+    path: Its value.
+
+  Raises:
+    ConfigError: The block has raised OSError.
+  """
+  try:
+    yield
+  except OSError as e:
+    raise ConfigError(f'--{name}={path} cannot be written: '
+                      f'{errors.first_line(e)}.') from e

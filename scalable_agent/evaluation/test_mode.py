@@ -18,7 +18,6 @@ from scalable_agent.evaluation import scores as scores_lib
 from scalable_agent.evaluation import trained as trained_lib
 from scalable_agent.files import file_names
 from scalable_agent.files import whole_file
-from scalable_agent.process import errors
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
 from scalable_agent.suites import scores as suite_scores
@@ -57,36 +56,23 @@ def _play_levels(config, tester):
   table = scores_lib.ScoreTable(level_names)
   for line in table.head():
     print(line, flush=True)
-  levels = {}
-  for level_name, level in tester.unfinished(config).items():
-    if level_name in level_names:
-      levels[level_name] = level
-      print(table.row(level_name, level), flush=True)
+  levels = tester.unfinished(config)
   for level_name in level_names:
     if level_name not in levels:
       levels[level_name] = tester.test(
           dataclasses.replace(config, level_name=level_name))
       tester.keep(config, levels)
-      print(table.row(level_name, levels[level_name]), flush=True)
-  with _writing('logdir', config.logdir):
+    print(table.row(level_name, levels[level_name]), flush=True)
+  levels = {name: levels[name] for name in level_names}
+  with config_lib.writing('logdir', config.logdir):
     scores = scores_lib.write_scores(
-        config.logdir, {name: levels[name] for name in level_names},
-        tester.frames, suite_scores.compute(config.level_name, {
+        config.logdir, levels, tester.frames,
+        suite_scores.compute(config.level_name, {
             name: level['episode_returns'] for name, level in levels.items()}))
   for name, score in scores.items():
     if name.endswith('score'):
       logging.info('%s: %s %.1f %%', config.level_name, name, score)
   return scores
-
-
-@contextlib.contextmanager
-def _writing(flag, path):
-  """Says of what cannot be written which flag named it."""
-  try:
-    yield
-  except OSError as e:
-    raise config_lib.ConfigError(
-        f'--{flag}={path} cannot be written: {errors.first_line(e)}.') from e
 
 
 class _Tester:
@@ -129,14 +115,14 @@ class _Tester:
 
   def keep(self, config, levels):
     """Keeps the levels played so far for the next start."""
-    with _writing('logdir', config.logdir):
+    with config_lib.writing('logdir', config.logdir):
       scores_lib.write_unfinished(config.logdir, self._kind(config), levels)
 
   def test(self, config):
     """Plays the episodes of one level; returns `scores.of_level` of them."""
     episodes = self._play(config)
     if config.video_dir:
-      with _writing('video_dir', config.video_dir):
+      with config_lib.writing('video_dir', config.video_dir):
         logging.info('Wrote %s', self._record(config))
     return scores_lib.of_level(config.level_name, episodes)
 
@@ -174,6 +160,6 @@ def _check_video(config):
     raise config_lib.ConfigError(
         f'--video_dir={config.video_dir} cannot work: {e}. Leave it out.'
     ) from e
-  with _writing('video_dir', config.video_dir):
+  with config_lib.writing('video_dir', config.video_dir):
     os.makedirs(config.video_dir, exist_ok=True)
     whole_file.check(os.path.join(config.video_dir, 'video.gif'))

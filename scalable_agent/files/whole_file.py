@@ -26,7 +26,7 @@ def write(path, content):
 
 
 def check(path):
-  """Raises OSError if a file could not be written now, for what takes long."""
+  """Raises OSError if `write` could not write now: before what takes long."""
   temporary = f'{path}{_TEMPORARY}'
   with open(temporary, 'wb'):
     pass

@@ -15,7 +15,7 @@ from scalable_agent.files import file_names
 
 # What says where a run is kept and which job it is.
 FIXED = ('logdir', 'mode', 'task', 'job_name', 'learner_hosts',
-          'collective_hosts', 'replay_host')
+         'collective_hosts', 'replay_host')
 
 Trial = collections.namedtuple('Trial', 'name variant sample seed')
 Trial.__doc__ = """One run of a sweep.

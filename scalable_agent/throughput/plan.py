@@ -1,9 +1,10 @@
 """Says what a cluster would reach, from what its parts cost on this machine.
 
 Actor jobs of one core each act for a learner, or for several that share the
-weights. A learner without a GPU has a machine like this one. Every frame costs CPU time in each part, unrolls travel to a learner,
-and weights travel back. Each resource allows a rate, in frames/s, and the
-lowest of them is what the cluster reaches: the queues keep it busy.
+weights. A learner without a GPU has a machine like this one. Every frame costs
+CPU time in each part, unrolls travel to a learner, and weights travel back.
+Each resource allows a rate, in frames/s, and the lowest of them is what the
+cluster reaches: the queues keep it busy.
 
 Parts that run together cost another CPU time than alone, and leave cores idle
 at times. Both are taken from the training loop on this machine.

@@ -69,13 +69,6 @@ def _make_unroll(shape):
           policy_version=np.int64(0))
 
 
-def _message(unroll):
-  zero = np.int64(0)
-  return remote_protocol.UnrollMessage(
-      np.uint64(0), zero, np.int32(0), zero, (), unroll.env_outputs,
-      unroll.agent_outputs)
-
-
 def _make_client(shape, port, name):
   layout = _layout(shape)
   # So large a batch that nobody waits for another: that is not measured.
@@ -109,7 +102,7 @@ def _receive(client, layout, count):
 def _make_batch(way, client, shape, count, unroll):
   """Returns a function that makes a batch, and returns the bytes drawn."""
   layout = _layout(shape)
-  message_bytes = wire.aligned(len(layout.encode(_message(unroll))))
+  message_bytes = wire.aligned(len(layout.encode(unrolls.message(unroll))))
   if way == 'served':
     return lambda: _receive(client, layout, count)
   new = [unroll] * max(count // _NEW_PER_DRAWN, 1) if way == 'mixed' else []

@@ -67,14 +67,6 @@ class _Messages:
     self.weights_layout = protocol.weights_layout(self.weights)
     self.unroll = unrolls.random_unroll(shape, state, output)
 
-  def sent_bytes(self):
-    """How many bytes the unroll is as a message, in which frames are packed.
-    """
-    zero = np.int64(0)
-    return len(self.unroll_layout.encode(protocol.UnrollMessage(
-        np.uint64(0), zero, np.int32(0), zero, self.unroll.agent_state,
-        self.unroll.env_outputs, self.unroll.agent_outputs)))
-
   def unroll_bytes(self):
     """What the unroll holds, as bytes without names."""
     return b''.join(
@@ -327,7 +319,8 @@ def measure_costs(shape, num_connections, unrolls_per_call, seconds):
   return Costs(
       ours.client_seconds_per_unroll, ours.server_seconds_per_unroll,
       ours.server_seconds_per_get, ours.client_seconds_per_get,
-      messages.sent_bytes(), messages.weights_layout.num_bytes)
+      len(messages.unroll_layout.encode(unrolls.message(messages.unroll))),
+      messages.weights_layout.num_bytes)
 
 
 def measure_transport(seconds, connections=CONNECTIONS,

@@ -7,6 +7,7 @@ import tree
 
 from scalable_agent import environments
 from scalable_agent import trajectories
+from scalable_agent.remote import protocol
 
 LEVEL = 'level'
 
@@ -45,3 +46,11 @@ def random_unroll(shape, state, output):
       agent_outputs=tree.map_structure(
           lambda a: np.repeat(a, length, axis=0), output),
       policy_version=None)
+
+
+def message(unroll):
+  """Returns an unroll's `protocol.UnrollMessage`, of no session."""
+  zero = np.int64(0)
+  return protocol.UnrollMessage(
+      np.uint64(0), zero, np.int32(0), zero, unroll.agent_state,
+      unroll.env_outputs, unroll.agent_outputs)

@@ -13,8 +13,8 @@ from scalable_agent.training import published
 
 # Enough of them are left above for the numbers of environments.
 _NUM_SEEDS = 2**30
-# Odd, so that other frames have other seeds, and large, so that those of a round
-# number of frames are not near the seeds of `evaluation.play`.
+# Odd, so that other frames have other seeds, and large, so that those of a
+# round number of frames are not near the seeds of `evaluation.play`.
 _SEED_STEP = 2_654_435_761
 
 

@@ -43,15 +43,6 @@ def facts_of(facts):
 
 
 @contextlib.contextmanager
-def _writing_to(logdir):
-  try:
-    yield
-  except OSError as e:
-    raise ConfigError(f'--logdir={logdir} cannot be written: '
-                      f'{errors.first_line(e)}.') from e
-
-
-@contextlib.contextmanager
 def claim(config):
   """Makes the log directory and locks it for as long as the block lasts.
 
@@ -66,7 +57,7 @@ def claim(config):
       trains there.
   """
   logdir = config.logdir
-  with _writing_to(logdir):
+  with config_lib.writing('logdir', logdir):
     os.makedirs(logdir, exist_ok=True)
     with tempfile.TemporaryFile(dir=logdir):
       pass
@@ -77,7 +68,7 @@ def claim(config):
   try:
     _check_files(logdir)
     check(config, {})
-    with _writing_to(logdir):
+    with config_lib.writing('logdir', logdir):
       checkpoint_files.clean_up(logdir)
       best_checkpoint.clean_up(logdir)
       for name in _FILES:
@@ -131,7 +122,7 @@ def write(config, facts):
   """
   path = os.path.join(config.logdir, CONFIG_FILE)
   written = dict(dataclasses.asdict(config), **facts)
-  with _writing_to(config.logdir):
+  with config_lib.writing('logdir', config.logdir):
     whole_file.write(path, (json.dumps(written, indent=2) + '\n').encode())
 
 

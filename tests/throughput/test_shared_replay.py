@@ -34,7 +34,7 @@ def test_the_bytes_are_those_of_the_wire():
   """Of stacks of frames, each frame once."""
   shape = unrolls.SHAPES['atari']
   layout = shared_replay._layout(shape)
-  message = layout.encode(shared_replay._message(
+  message = layout.encode(unrolls.message(
       shared_replay._make_unroll(shape)))
   assert len(message) < .3 * layout.num_bytes
   assert remote_protocol.max_unrolls_per_call(layout) > 1
