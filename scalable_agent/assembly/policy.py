@@ -2,6 +2,7 @@
 
 from scalable_agent import dynamic_batching
 from scalable_agent import policy as policy_lib
+from scalable_agent.config import seeds
 
 
 def create_policy(config, agent, devices, weights, version):
@@ -21,7 +22,7 @@ def create_policy(config, agent, devices, weights, version):
   policy = policy_lib.Policy(
       agent, weights, version,
       # A resumed run does not draw the same actions again.
-      seed=config.seed + version,
+      seed=seeds.derive(config.seed, seeds.ACTIONS, version),
       device=devices.inference, jit_compile=devices.jit_compile_policy)
   return policy, dynamic_batching.batch_fn_with_options(
       config.inference_minimum_batch_size,

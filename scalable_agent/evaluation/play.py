@@ -8,15 +8,17 @@ import tree
 
 from scalable_agent import actor
 from scalable_agent import suites
+from scalable_agent.config import seeds
 
 _MAX_ENVIRONMENTS = 32
-# Test episodes start from other no-ops and resets than training episodes.
-_SEED = 1_000_003
 
 
 def seed(config):
-  """Returns the seed of a configuration's test episodes."""
-  return config.seed + _SEED
+  """Returns the seed of a configuration's test episodes.
+
+  They start from other no-ops and resets than training episodes.
+  """
+  return seeds.derive(config.seed, seeds.TESTS)
 
 
 def play_level(config, policy, agent, on_episode=lambda episode: None,

@@ -7,6 +7,7 @@ import os
 from absl import logging
 
 from scalable_agent import suites
+from scalable_agent.config import seeds
 from scalable_agent.jobs import addresses
 from scalable_agent.process import tensorflow_environment
 from scalable_agent.remote import client as client_lib
@@ -56,7 +57,7 @@ def run(config, stop):
       pools = executor.submit(
           suites.make_pools, config,
           suites.choose_layout(config, config.num_environments),
-          config.seed, first).result()
+          seeds.derive(config.seed, seeds.TRAINING), first).result()
     for pool in pools:
       stack.callback(pool.close)
     actors = acting.Actors(config, pools, address, security)

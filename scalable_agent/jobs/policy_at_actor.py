@@ -11,6 +11,7 @@ from scalable_agent import staging
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
 from scalable_agent.assembly import memory as memory_assembly
+from scalable_agent.config import seeds
 from scalable_agent.jobs import learner_link
 from scalable_agent.process import memory
 from scalable_agent.process import threads
@@ -89,7 +90,8 @@ class Actors:
         self._policy = policy_lib.Policy(
             self._agent, *fetched,
             # Unlike any other actor's, and unlike its own before a restart.
-            seed=self._config.seed + self._client.session,
+            seed=seeds.derive(
+                self._config.seed, seeds.ACTIONS, self._client.session),
             device=self._devices.inference,
             jit_compile=self._devices.jit_compile_policy)
       elif fetched:

@@ -6,6 +6,7 @@ from scalable_agent import actor
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
 from scalable_agent.assembly import workers as workers_assembly
+from scalable_agent.config import seeds
 from scalable_agent.jobs import learner_link
 from scalable_agent.process import memory
 from scalable_agent.process import threads
@@ -57,7 +58,8 @@ class Actors:
     worker = workers_assembly.create_workers(
         config, self._agent, self._devices, weights, version,
         # Unlike any other actor's, and unlike its own before a restart.
-        seed=config.seed + self._client.session)(
+        seed=seeds.derive(
+                config.seed, seeds.ACTIONS, self._client.session))(
             self._client.get_weights, self._send)
     actor.run_actor(pool, timing.StageTimes(), actor.Actor(
         pool.level_names, pool.num_actions, worker.policy,

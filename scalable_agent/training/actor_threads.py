@@ -6,16 +6,11 @@ import threading
 from scalable_agent import actor
 from scalable_agent import suites
 from scalable_agent.checkpoints import checkpoint_files
+from scalable_agent.config import seeds
 from scalable_agent.logs import film
 from scalable_agent.process import threads
 from scalable_agent.training import batched_a2c
 from scalable_agent.training import published
-
-# Enough of them are left above for the numbers of environments.
-_NUM_SEEDS = 2**30
-# Odd, so that other frames have other seeds, and large, so that those of a
-# round number of frames are not near the seeds of `evaluation.play`.
-_SEED_STEP = 2_654_435_761
 
 
 def start(config, stack):
@@ -34,9 +29,9 @@ def start(config, stack):
   """
   layout = suites.choose_layout(config, config.num_actors)
   # A resumed run does not play the same episodes again.
-  frames = checkpoint_files.newest_frames(config.logdir)
-  seed = config.seed + frames * _SEED_STEP
-  pools = suites.make_pools(config, layout, seed % _NUM_SEEDS)
+  seed = seeds.derive(config.seed, seeds.TRAINING,
+                      checkpoint_files.newest_frames(config.logdir))
+  pools = suites.make_pools(config, layout, seed)
   for pool in pools:
     stack.callback(pool.close)
   return pools[0], functools.partial(ActorThreads, config, pools)

@@ -16,6 +16,7 @@ from scalable_agent.assembly import policy as policy_assembly
 from scalable_agent.assembly import workers as workers_assembly
 from scalable_agent.checkpoints import checkpoint
 from scalable_agent.config import ConfigError
+from scalable_agent.config import seeds
 from scalable_agent.logs import metrics
 from scalable_agent.process import errors
 from scalable_agent.process import timing
@@ -142,7 +143,8 @@ class Run:
       return None
     if config.architecture == 'a3c':
       return workers_assembly.create_workers(
-          config, agent, devices, weights, steps, config.seed + steps)
+          config, agent, devices, weights, steps,
+          seeds.derive(config.seed, seeds.ACTIONS, steps))
     self._policy, self._batched_policy = policy_assembly.create_policy(
         config, agent, devices, weights, steps)
     return self._batched_policy

@@ -10,6 +10,7 @@ import pytest
 
 from scalable_agent import dmlab30
 from scalable_agent import environments
+from scalable_agent.config import seeds
 from scalable_agent.environments.engines import dmlab
 from scalable_agent.jobs import actor_job
 from scalable_agent.training import loop
@@ -220,7 +221,8 @@ def test_an_actor_job_goes_on_with_the_levels_where_the_one_before_ends(
       '--learner_hosts=localhost:1')
   assert 'enough' in test_experiment._error_of(result)
   # Environments 35 to 41.
-  assert made == [(list(dmlab30.LEVEL_MAPPING)[5:12], 135)]
+  assert made == [(list(dmlab30.LEVEL_MAPPING)[5:12],
+                   seeds.derive(100, seeds.TRAINING) + 35)]
 
 
 @pytest.mark.parametrize('job_name, expected', [('actor', '-1'),

@@ -10,8 +10,8 @@ from scalable_agent.environments.pools import process_pool
 from scalable_agent.process import timing
 
 _KILL_GRACE_SECONDS = 10.0
-# Added to the seed of what is started anew, once per time. It leads to no seed
-# of `evaluation.play`.
+# Added to the seed of what is started anew, once per time. More than there are
+# environments in a run.
 _SEED_STEP = 15_485_863
 _NUM_SEEDS = 2**31 - 1
 

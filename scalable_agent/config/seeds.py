@@ -1,0 +1,30 @@
+"""What a run's `--seed` stands for, one use at a time.
+
+Sweeps give their runs seeds that follow each other, and pools add the number of
+an environment to a seed. Were the sum not hashed, an environment of one run
+would have the seed of another environment in the next.
+"""
+
+import numpy as np
+
+# What a seed is for.
+TRAINING, TESTS, ACTIONS = range(3)
+
+# Half of 31 bits: numbers of environments, or of their successors, are added.
+_NUM_SEEDS = 2**30
+
+
+def derive(seed, use, number=0):
+  """Returns a seed that has nothing to do with that of another run or use.
+
+  Args:
+    seed: The run's, an int of at least 0.
+    use: One of the above.
+    number: Of a part of it, such as the frames that a resumed run has, an int
+      of at least 0.
+
+  Returns:
+    An int from 0 to 2^30 - 1.
+  """
+  (word,) = np.random.SeedSequence([seed, use, number]).generate_state(1)
+  return int(word) % _NUM_SEEDS
