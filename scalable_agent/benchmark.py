@@ -7,14 +7,8 @@ r"""Measures where a machine's time goes, and compares architectures.
     python -m scalable_agent.benchmark --plan --cores=500 --gpus=1
 
 takes the experiment's flags. The first measures environments, inference,
-learner and data path alone, each with the whole machine to itself, and then the
-training loop. The ideal is what the loop would reach if parts that share a
-resource took turns on it without a moment lost:
-
-    1 / (1 / environments + 1 / inference + 1 / learner)
-
-where all run on the CPU; what runs on another device counts by itself, and the
-slowest decides.
+learner and data path alone, each with the whole machine to itself, then the
+training loop, and says what limits it (`bottleneck`).
 
 The second runs batched A2C and IMPALA, as in the paper's Table 1, on one
 machine with the same work: on a level whose steps take the same time, and on
@@ -26,17 +20,11 @@ measures the parts, the training loop and the transport, and says what a cluster
 of such cores would reach, and what limits it (`plan`).
 """
 
-import concurrent.futures
-import dataclasses
 import json
 import math
-import multiprocessing
-import os
 import sys
-import tempfile
 
 from absl import flags
-from absl import logging
 
 from scalable_agent import config as config_lib
 from scalable_agent import experiment
@@ -100,141 +88,22 @@ flags.DEFINE_float(
     'network_gbps', 10., 'Of each learner\'s machine, in 10^9 bits per second '
     'each way.', lower_bound=1e-3)
 
-# Rows of the paper's Table 1 but A3C: name, architecture, dynamic batching.
-ARCHITECTURES = (
-    ('batched A2C (sync step)', 'a2c_sync_step', True),
-    ('batched A2C (sync trajectory)', 'a2c_sync_trajectory', True),
-    ('IMPALA', 'impala', False),
-    ('IMPALA (dynamic batching)', 'impala', True))
 
-
-def _whole(config, devices, seconds):
-  from scalable_agent.throughput import parts
-
-  with tempfile.TemporaryDirectory() as logdir:
-    return parts.measure_whole(
-        dataclasses.replace(config, logdir=logdir),
-        parts.make_pools(config), devices, seconds)
-
-
-def _resources(config, devices):
-  """What each part occupies; parts with the same resource take turns."""
-  kind = lambda device: 'cpu' if 'cpu' in device else device
-  return dict(
-      environments='sleep' if config.suite == 'synthetic' else 'cpu',
-      inference=kind(devices.inference),
-      learner=kind(devices.learner[0]))
-
-
-def ideal_rate(rates, resources):
-  """The rate without a moment lost.
-
-  Args:
-    rates: A dict of part to rate alone.
-    resources: A dict of part to what it occupies.
-
-  Returns:
-    The rate of the slowest resource, whose parts take turns on it.
-  """
-  return min(1 / sum(1 / rates[part] for part in rates
-                     if resources[part] == resource)
-             for resource in set(resources.values()))
-
-
-def advice(figures, resources, num_cores):
-  """Says in one line what limits the loop and which flag to turn."""
-  rates = {part: figures[part] for part in resources}
-  slowest = min(rates, key=rates.get)
-  flag = dict(
-      environments='--num_actors or --environment_threads, or more cores',
-      inference='--pool_batch_size (larger batches) or --num_actors',
-      learner='--batch_size, --num_learner_devices or a smaller --network')
-  if figures['cores'] > .85 * num_cores:
-    return (f'The CPU is: {figures["cores"]:.1f} of {num_cores} cores are '
-            f'busy, most of all with the {slowest}. Only more cores or less '
-            'work per frame help.')
-  if figures['times'].get('learner_wait', 0.) < .1:
-    return f'The learner is, it hardly waits. Try {flag["learner"]}.'
-  times = {part: figures['times'].get(f'actor_{part}', 0.)
-           for part in ('environments', 'inference')}
-  limit = max(times, key=times.get)
-  return (f'The actors are: of each second, their threads together spend '
-          f'{times[limit]:.1f} s on {limit}. Try {flag[limit]}.')
-
-
-def _name(config):
-  return config.agent if config.agent == 'reactor' else config.architecture
-
-
-def _measure_parts(config, seconds):
-  from scalable_agent.throughput import parts
-
-  logging.info('Measuring each part of %s on %s alone for %g s',
-               _name(config), config.level_name, seconds)
-  # TensorFlow's threads cannot be changed once it runs, and alone a part may
-  # use all cores.
-  with concurrent.futures.ProcessPoolExecutor(
-      1, multiprocessing.get_context('spawn'),
-      tensorflow_environment.load) as executor:
-    return executor.submit(parts.measure_parts, config, seconds).result()
-
-
-def measure(config, seconds):
-  """Measures all parts and the whole.
+def _plan(config):
+  """Measures what a frame costs here, and says what the cluster would reach.
 
   Args:
     config: A `config.Config`.
-    seconds: For each part.
-
-  Returns:
-    A dict of `environments`, `inference`, `learner`, `data_path` and `ideal` in
-    frames per second; what `parts.measure_whole` returns; `efficiency`,
-    whole / ideal; `environment_utilisation`, whole / environments;
-    `inference_by_batch`; `bottleneck`, a sentence; and `machine` and `config`.
-  """
-  tensorflow_environment.load()
-  from scalable_agent.assembly import devices as devices_assembly
-
-  figures = _measure_parts(config, seconds)
-  num_cores = len(os.sched_getaffinity(0))
-  devices = devices_assembly.choose(config)
-  resources = _resources(config, devices)
-  figures['ideal'] = ideal_rate(
-      {part: figures[part] for part in resources}, resources)
-  logging.info('Measuring %s on %s as a whole for %g s', _name(config),
-               config.level_name, 2 * seconds)
-  figures.update(_whole(config, devices, 2 * seconds))
-  figures['efficiency'] = figures['whole'] / figures['ideal']
-  figures['environment_utilisation'] = (
-      figures['whole'] / figures['environments'])
-  figures['bottleneck'] = advice(figures, resources, num_cores)
-  figures['machine'] = _machine(num_cores)
-  figures['config'] = dataclasses.asdict(config)
-  return figures
-
-
-def make_plan(config, seconds):
-  """Measures what a frame costs here, and says what the flags' cluster reaches.
-
-  Args:
-    config: A `config.Config`.
-    seconds: For each part.
 
   Returns:
     A dict of `costs` and `cluster`, see `plan`, and `limits`, a dict of
     resource to the frames/s that it allows, None if that is unknown.
   """
   tensorflow_environment.load()
-  from scalable_agent.assembly import devices as devices_assembly
   from scalable_agent.throughput import plan
   from scalable_agent.throughput import plan_costs
 
-  shape = plan_costs.shape_of(config)
-  core_seconds = _measure_parts(config, seconds)['core_seconds']
-  logging.info('Measuring the training loop for %g s', 2 * seconds)
-  whole = _whole(config, devices_assembly.choose(config), 2 * seconds)
-  logging.info('Measuring the transport for %g s', seconds)
-  costs = plan_costs.measure(config, shape, core_seconds, whole, seconds)
+  costs = plan_costs.measure(config, FLAGS.measure_secs)
   cluster = plan.Cluster(
       FLAGS.cores, FLAGS.gpus, FLAGS.gpu_rate, FLAGS.network_gbps,
       config.frames_per_unroll, config.frames_per_step,
@@ -247,90 +116,28 @@ def make_plan(config, seconds):
               for limit in plan.limits(costs, cluster)})
 
 
-def _machine(num_cores):
-  import tensorflow as tf
-
-  return dict(
-      cores=num_cores,
-      gpus=[tf.config.experimental.get_device_details(gpu).get('device_name')
-            for gpu in tf.config.list_physical_devices('GPU')],
-      tensorflow=tf.__version__)
-
-
-def compare(make_config, levels, seconds):
-  """Runs every architecture on every level.
-
-  Args:
-    make_config: A function of a dict of flag values that returns a
-      `config.Config`.
-    levels: A list of level names.
-    seconds: For each.
-
-  Returns:
-    A dict of `levels`: level to a list, in the order of `ARCHITECTURES`, of
-    dicts `name`, `architecture`, what `parts.measure_whole` returns, and
-    `environment_utilisation` by the environments alone; and `machine`.
-  """
+def _compare():
+  """Compares the architectures on the flags' levels; returns the figures."""
   configs = [
-      make_config(dict(level_name=level, architecture='a2c_sync_step'))
-      for level in levels]
+      experiment.config_with(dict(
+          level_name=level.replace(';', ','), architecture='a2c_sync_step'))
+      for level in FLAGS.compare_levels]
   tensorflow_environment.load()
-  from scalable_agent.assembly import devices as devices_assembly
-  from scalable_agent.throughput import parts
+  from scalable_agent.throughput import comparison
 
-  results = {}
-  for level, config in zip(levels, configs, strict=True):
-    devices = devices_assembly.choose(config)
-    impala = dataclasses.replace(config, architecture='impala')
-    logging.info('Measuring the environments of %s alone for %g s', level,
-                 seconds)
-    pools = parts.make_pools(impala)
-    environments = parts.measure_environments(impala, pools, seconds).rate
-    for pool in pools:
-      pool.close()
-    results[level] = []
-    for name, architecture, dynamic in ARCHITECTURES:
-      logging.info('Measuring %s on %s for %g s', name, level, seconds)
-      figures = _whole(
-          dataclasses.replace(
-              config, architecture=architecture,
-              pool_batch_size=config.pool_batch_size if dynamic else 1),
-          devices, seconds)
-      results[level].append(dict(
-          figures, name=name, architecture=architecture,
-          environment_utilisation=figures['whole'] / environments))
-  return dict(levels=results, machine=_machine(len(os.sched_getaffinity(0))))
+  figures = comparison.compare(configs, FLAGS.measure_secs)
+  comparison.show(figures)
+  return figures
 
 
-def _print_figures(figures):
-  for name in ('environments', 'inference', 'learner', 'data_path', 'ideal',
-               'whole'):
-    print(f'{name:24s} {figures[name]:10.0f} frames/s')
-  for name in ('efficiency', 'environment_utilisation'):
-    print(f'{name:24s} {100 * figures[name]:10.1f} %')
-  print(f'{"cores":24s} {figures["cores"]:10.2f} of '
-        f'{figures["machine"]["cores"]}')
-  print(f'{"memory":24s} {figures["memory_mib"]:10.0f} MiB')
-  for name, unit in (('queue_size', 'unrolls'),
-                     ('inference_batch', 'environments'),
-                     ('policy_lag', 'updates')):
-    values = figures[name]
-    print(f'{name:24s} {values["mean"]:10.1f} {unit} '
-          f'({values["min"]} to {values["max"]})')
-  for size, value in figures['inference_by_batch'].items():
-    print(f'{"inference, batch " + size:24s} {value:10.0f} frames/s')
-  for name, share in figures['times'].items():
-    print(f'{name:24s} {100 * share:10.1f} % of the time')
-  print(f'What limits it: {figures["bottleneck"]}')
+def _measure(config):
+  """Measures the parts and the whole; returns the figures."""
+  tensorflow_environment.load()
+  from scalable_agent.throughput import one_machine
 
-
-def _print_comparison(comparison):
-  for level, rows in comparison['levels'].items():
-    print(level)
-    for row in rows:
-      print(f'  {row["name"]:32s} {row["whole"]:10.0f} frames/s '
-            f'{100 * row["environment_utilisation"]:6.1f} % of the '
-            f'environments alone, {row["cores"]:.2f} cores')
+  figures = one_machine.measure(config, FLAGS.measure_secs)
+  one_machine.show(figures)
+  return figures
 
 
 def _counts(flag):
@@ -357,14 +164,11 @@ def main(argv):
       figures = shared_replay.measure_shared_replay(
           FLAGS.measure_secs, FLAGS.learners, FLAGS.drawn)
     elif FLAGS.plan:
-      figures = make_plan(experiment.config_from_flags(), FLAGS.measure_secs)
+      figures = _plan(experiment.config_from_flags())
     elif FLAGS.compare:
-      levels = [level.replace(';', ',') for level in FLAGS.compare_levels]
-      figures = compare(experiment.config_with, levels, FLAGS.measure_secs)
-      _print_comparison(figures)
+      figures = _compare()
     else:
-      figures = measure(experiment.config_from_flags(), FLAGS.measure_secs)
-      _print_figures(figures)
+      figures = _measure(experiment.config_from_flags())
   except (config_lib.ConfigError, PoolError) as e:
     sys.exit(f'Error: {e}')
   if FLAGS.json:

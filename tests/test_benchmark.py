@@ -11,6 +11,9 @@ import pytest
 
 from scalable_agent import benchmark
 from scalable_agent import config as config_lib
+from scalable_agent.throughput import bottleneck
+from scalable_agent.throughput import comparison as comparison_lib
+from scalable_agent.throughput import plan_costs
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -95,7 +98,7 @@ def test_compares_the_architectures_of_table_1(tmp_path):
       'synthetic:step_ms=2,std=0.5,size=4', 'gym:CartPole-v1']
   for rows in comparison['levels'].values():
     assert [(row['name'], row['architecture']) for row in rows] == [
-        row[:2] for row in benchmark.ARCHITECTURES]
+        row[:2] for row in comparison_lib.ARCHITECTURES]
     for row in rows:
       assert row['environment_utilisation'] > 0
       assert row['name'] in result.stdout
@@ -119,14 +122,14 @@ _WHOLE = dict(cores=1.46, whole=1.46 / (1.5 * 7.3e-4))
 def _plan(monkeypatch, *arguments):
   """A plan by costs that are known, but for the transport."""
   monkeypatch.setattr(
-      benchmark, '_measure_parts',
+      plan_costs.parts, 'measure_parts',
       lambda *unused: dict(core_seconds=_CORE_SECONDS))
-  monkeypatch.setattr(benchmark, '_whole', lambda *unused: _WHOLE)
+  monkeypatch.setattr(
+      plan_costs.loop, 'measure_loop', lambda *unused: _WHOLE)
   monkeypatch.setattr(os, 'sched_getaffinity', lambda unused_pid: {0, 1})
   with flagsaver.flagsaver():
-    flags.FLAGS(['benchmark', '--plan', *arguments])
-    return benchmark.make_plan(
-        benchmark.experiment.config_from_flags(), seconds=.2)
+    flags.FLAGS(['benchmark', '--plan', '--measure_secs=0.2', *arguments])
+    return benchmark._plan(benchmark.experiment.config_from_flags())
 
 
 def test_plans_a_cluster(monkeypatch, capsys):
@@ -202,7 +205,7 @@ def test_bad_flags_are_answered_in_one_line(arguments, answer):
 
 def test_parts_take_turns_on_a_resource_and_others_run_beside():
   rates = dict(environments=30., inference=60., learner=20.)
-  ideal = lambda *resources: benchmark.ideal_rate(
+  ideal = lambda *resources: bottleneck.ideal_rate(
       rates, dict(zip(rates, resources)))
   assert ideal('cpu', 'cpu', 'cpu') == pytest.approx(10.)
   assert ideal('cpu', '/gpu:0', '/gpu:0') == pytest.approx(15.)
@@ -224,6 +227,6 @@ def _figures(cores=1., wait=.5, environments=.3, inference=.3):
     (_figures(inference=.7), ('0.7 s', 'inference', '--pool_batch_size'))])
 def test_advice_names_what_limits_and_a_flag(figures, stated):
   resources = dict(environments='cpu', inference='cpu', learner='cpu')
-  text = benchmark.advice(figures, resources, 4)
+  text = bottleneck.advice(figures, resources, 4)
   for part in stated:
     assert part in text

@@ -113,7 +113,8 @@ def test_two_replicas_equal_one_learner(mirrored, gradient_norm_clip):
   """Halves of the batch on two devices train to the same weights and slots."""
   _assert_equals_one(
       dict(strategy=mirrored),
-      [_batch(seed, use_lstm=True) for seed in range(20)], _agent(use_lstm=True),
+      [_batch(seed, use_lstm=True) for seed in range(20)],
+      _agent(use_lstm=True),
       _OPTIMIZER._replace(gradient_norm_clip=gradient_norm_clip), 1e-5)
 
 

@@ -56,8 +56,8 @@ class ReactorSettings:
       -10., 'Smallest discounted return of clipped rewards that distributions '
       'can tell apart. gym: has to be given.', _NETWORK, **_OF)
   v_max: float = setting(
-      10., 'Largest such return. gym: has to be given. The middle of the two is '
-      'what every return is thought to be at first.', _NETWORK, **_OF)
+      10., 'Largest such return. gym: has to be given. The middle of the two '
+      'is what every return is thought to be at first.', _NETWORK, **_OF)
   steps_per_update: float = setting(
       5., 'Agent steps acted for each update, over all learners (3.4: 4 to 6).',
       _LEARNING, settings.FINITE_POSITIVE, **_OF)

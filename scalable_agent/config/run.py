@@ -5,8 +5,8 @@ import dataclasses
 from scalable_agent.config import settings
 from scalable_agent.config.settings import setting
 
-# A seed plus the number of a run of a sweep, or of a member of a population, has
-# to fit 31 bits.
+# A seed plus the number of a run of a sweep, or of a member of a population,
+# has to fit 31 bits.
 _MAX_SEED = 2_000_000_000
 
 

@@ -135,7 +135,7 @@ class _Slot:
   """
 
   def __init__(self, episode):
-    """Initializes it with an `episode_buffer.DrawnEpisode`, at its beginning."""
+    """Initializes it with an `episode_buffer.DrawnEpisode`, at its start."""
     self.num_left = episode.num_steps
     self._unrolls = collections.deque(episode.unrolls)
     self._offset = episode.offset

@@ -170,7 +170,8 @@ class SequenceStore:
     logging.warning(
         'More than %d environments write into replay, and push each other out. '
         'It is kept in lanes of %d steps of an environment, of which each '
-        'needs two: raise --replay_steps.', self._num_lanes // 2, self._lane_length)
+        'needs two: raise --replay_steps.', self._num_lanes // 2,
+        self._lane_length)
 
   def _begin_lane(self, run, unroll):
     """Lets a run go on in a new lane; returns the positions that are gone."""

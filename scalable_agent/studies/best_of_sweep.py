@@ -119,7 +119,7 @@ def _usual_and_names(conditions):
     counts = collections.Counter(
         found[name] for found in settings if found.get(name) is not None)
     (value, count), = counts.most_common(1)
-    # What some do not have at all, as without replay, is no name for the others.
+    # What some do not have at all, as without replay, names none of the others.
     if len(counts) == 1 or count > len(settings) / 2:
       usual[name] = value
   names = _name_all(conditions, differing, usual)

@@ -1,18 +1,18 @@
-"""Measures how fast the parts of a run are alone, and how fast the whole is.
+"""Measures how fast the parts of a run are, each alone.
 
 All rates are environment frames per second.
 """
 
-import collections
+import concurrent.futures
 import contextlib
 import dataclasses
-import functools
+import multiprocessing
 import os
 import threading
 import time
 
+from absl import logging
 import numpy as np
-import psutil
 import tree
 
 from scalable_agent import actor
@@ -25,73 +25,9 @@ from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.assembly import memory as memory_assembly
+from scalable_agent.process import tensorflow_environment
 from scalable_agent.process import timing
-from scalable_agent.training import actor_threads
-from scalable_agent.training import run as run_lib
-
-
-Measured = collections.namedtuple('Measured', 'rate core_seconds')
-Measured.__doc__ = """How fast something is done.
-
-  rate: Frames per second.
-  core_seconds: CPU time of a frame, of all processes.
-"""
-
-
-class Usage:
-  """CPU and memory of this process and those it started, from now on."""
-
-  def __init__(self):
-    self._start = time.perf_counter(), self._cpu_seconds()
-
-  def _processes(self):
-    process = psutil.Process()
-    return [process] + process.children(recursive=True)
-
-  def _cpu_seconds(self):
-    seconds = 0.
-    for process in self._processes():
-      with contextlib.suppress(psutil.Error):
-        times = process.cpu_times()
-        seconds += times.user + times.system
-    return seconds
-
-  def cores(self):
-    """Cores in use on average."""
-    wall, cpu = self._start
-    return (self._cpu_seconds() - cpu) / (time.perf_counter() - wall)
-
-  def memory_mib(self):
-    """MiB in use now, what is shared counted once."""
-    total = 0
-    for process in self._processes():
-      with contextlib.suppress(psutil.Error):
-        total += process.memory_full_info().pss
-    return total / 2**20
-
-
-def measure(work, seconds):
-  """Measures how fast something is done, after a fifth of the time to warm up.
-
-  Args:
-    work: A function without arguments that returns the frames it has done.
-    seconds: To measure for.
-
-  Returns:
-    A `Measured`.
-  """
-  def repeat(seconds):
-    frames = 0
-    start = time.perf_counter()
-    while time.perf_counter() - start < seconds:
-      frames += work()
-    return frames / (time.perf_counter() - start)
-
-  work()
-  repeat(seconds / 5)
-  usage = Usage()
-  rate = repeat(seconds)
-  return Measured(rate, usage.cores() / rate)
+from scalable_agent.throughput import machine
 
 
 def make_pools(config):
@@ -101,7 +37,10 @@ def make_pools(config):
 
 
 def measure_parts(config, seconds):
-  """Measures all parts alone; call before TensorFlow has used any device.
+  """Measures all parts alone, in a process of its own.
+
+  TensorFlow's threads cannot be changed once it runs, and alone a part may use
+  all cores.
 
   Args:
     config: A `config.Config`.
@@ -113,6 +52,17 @@ def measure_parts(config, seconds):
     the same to the core-seconds of a frame; and `inference_by_batch`, a dict of
     batch size to frames per second.
   """
+  logging.info(
+      'Measuring each part of %s on %s alone for %g s',
+      config.agent if config.agent == 'reactor' else config.architecture,
+      config.level_name, seconds)
+  with concurrent.futures.ProcessPoolExecutor(
+      1, multiprocessing.get_context('spawn'),
+      tensorflow_environment.load) as executor:
+    return executor.submit(_measure_parts, config, seconds).result()
+
+
+def _measure_parts(config, seconds):
   devices = devices_assembly.choose(dataclasses.replace(
       config, intra_op_threads=len(os.sched_getaffinity(0))))
   layout = suites.choose_layout(config, config.num_actors)
@@ -150,7 +100,7 @@ def measure_parts(config, seconds):
 
 
 def measure_environments(config, pools, seconds):
-  """Environments with random actions and nothing else, a `Measured`."""
+  """Environments with random actions and nothing else, a `machine.Measured`."""
   rng = np.random.default_rng(config.seed)
   frames = [0] * len(pools)
   stop = threading.Event()
@@ -167,14 +117,14 @@ def measure_environments(config, pools, seconds):
     thread.start()
 
   time.sleep(seconds / 5)
-  usage, before, start = Usage(), sum(frames), time.perf_counter()
+  usage, before, start = machine.Usage(), sum(frames), time.perf_counter()
   time.sleep(seconds)
   rate = (sum(frames) - before) / (time.perf_counter() - start)
   core_seconds = usage.cores() / rate
   stop.set()
   for thread in threads:
     thread.join()
-  return Measured(rate, core_seconds)
+  return machine.Measured(rate, core_seconds)
 
 
 def _repeat(step_output, size):
@@ -195,7 +145,7 @@ def measure_inference(config, step_output, policy, agent, sizes, seconds):
     seconds: To measure for, each.
 
   Returns:
-    A dict of batch size to `Measured`.
+    A dict of batch size to `machine.Measured`.
   """
   measured = {}
   for size in sizes:
@@ -207,12 +157,12 @@ def measure_inference(config, step_output, policy, agent, sizes, seconds):
       policy(*inputs)
       return size * config.num_action_repeats
 
-    measured[size] = measure(work, seconds)
+    measured[size] = machine.measure(work, seconds)
   return measured
 
 
 def measure_learner(config, step_output, agent, learner, seconds):
-  """Updates alone, on a batch that stays on the device, a `Measured`."""
+  """Updates alone, on a batch that stays there, a `machine.Measured`."""
   zeros = trajectories.AgentOutput(
       np.int32(0), np.zeros([agent.num_actions], np.float32), np.float32(0))
   repeat = lambda a: np.repeat(
@@ -233,7 +183,7 @@ def measure_learner(config, step_output, agent, learner, seconds):
     learner.step(placed)
     return config.frames_per_step
 
-  return measure(work, seconds)
+  return machine.measure(work, seconds)
 
 
 class _RepeatingPool(environments.Pool):
@@ -270,7 +220,7 @@ def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
     seconds: To measure for.
 
   Returns:
-    A `Measured`.
+    A `machine.Measured`.
   """
   output = trajectories.AgentOutput(
       np.zeros([size], np.int32),
@@ -303,68 +253,7 @@ def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
     return config.frames_per_step
 
   try:
-    return measure(work, seconds)
+    return machine.measure(work, seconds)
   finally:
     area.close()
     thread.join()
-
-
-def distribution(counts):
-  """Returns smallest, mean, largest value and counts, of a Counter of ints."""
-  total = sum(counts.values())
-  if not total:
-    return dict(min=0, mean=0., max=0, counts={})
-  return dict(
-      min=min(counts), max=max(counts),
-      mean=sum(value * count for value, count in counts.items()) / total,
-      counts={str(value): counts[value] for value in sorted(counts)})
-
-
-def measure_whole(config, pools, devices, seconds):
-  """Runs the training loop.
-
-  Args:
-    config: A `config.Config`, with a log directory of its own.
-    pools: A list of pools, which this closes.
-    devices: A `devices.Devices`.
-    seconds: To measure for.
-
-  Returns:
-    A dict: `whole` in frames per second, `cores` in use, `memory_mib`, the
-    distributions of `queue_size` (unrolls, at every update), `inference_batch`
-    (environments) and `policy_lag` (updates), and `times`, seconds per second
-    in every stage.
-  """
-  run = run_lib.Run(
-      config, pools[0], devices,
-      functools.partial(actor_threads.ActorThreads, config, pools))
-  stop = threading.Event()
-  queue_sizes, lags = collections.Counter(), collections.Counter()
-
-  def work():
-    staged = run.next_batch(stop)
-    queue_sizes[len(run.queue)] += 1
-    lags.update(run.policy_lags(staged[0]).tolist())
-    run.train_on(staged)
-    return config.frames_per_step
-
-  try:
-    work()
-    measure(work, seconds / 5)
-    for counter in (queue_sizes, lags, run.take_batch_sizes()):
-      counter.clear()
-    run.times.take()
-    usage, start = Usage(), time.perf_counter()
-    whole = measure(work, seconds).rate
-    elapsed = time.perf_counter() - start
-    return dict(
-        whole=whole,
-        cores=usage.cores(),
-        memory_mib=usage.memory_mib(),
-        queue_size=distribution(queue_sizes),
-        inference_batch=distribution(run.take_batch_sizes()),
-        policy_lag=distribution(lags),
-        times={name: spent / elapsed
-               for name, spent in sorted(run.times.take().items())})
-  finally:
-    run.close()

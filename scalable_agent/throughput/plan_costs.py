@@ -2,9 +2,14 @@
 
 import os
 
+from absl import logging
+
 from scalable_agent import suites
 from scalable_agent.assembly import agent as agent_assembly
+from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.config import ConfigError
+from scalable_agent.throughput import loop
+from scalable_agent.throughput import parts
 from scalable_agent.throughput import plan
 from scalable_agent.throughput import transport
 from scalable_agent.throughput import unrolls
@@ -13,15 +18,8 @@ from scalable_agent.throughput import unrolls
 _PLANNED = dict(agent='impala', architecture='impala', inference='actor')
 
 
-def shape_of(config):
-  """Returns the `unrolls.Shape` of a configuration.
-
-  Args:
-    config: A `config.Config`.
-
-  Raises:
-    ConfigError: It is no system that plans are of.
-  """
+def _shape(config):
+  """Returns the `unrolls.Shape` of a configuration."""
   for name, planned in _PLANNED.items():
     if getattr(config, name) != planned:
       raise ConfigError(
@@ -49,16 +47,25 @@ def unrolls_begun_at_once(config):
   return config.envs_per_actor // max(config.num_pools, 1)
 
 
-def measure(config, shape, core_seconds, whole, seconds):
-  """Measures the transport, and returns a `plan.Costs`.
+def measure(config, seconds):
+  """Measures the parts, the training loop and the transport.
 
   Args:
     config: A `config.Config`.
-    shape: Of `shape_of`.
-    core_seconds: Of `parts.measure_parts`.
-    whole: What `parts.measure_whole` returns.
-    seconds: To measure for, each of unrolls and weights.
+    seconds: To measure for, each; the loop takes twice that.
+
+  Returns:
+    A `plan.Costs`.
+
+  Raises:
+    ConfigError: It is no system that plans are of.
   """
+  shape = _shape(config)
+  core_seconds = parts.measure_parts(config, seconds)['core_seconds']
+  logging.info('Measuring the training loop for %g s', 2 * seconds)
+  whole = loop.measure_loop(
+      config, devices_assembly.choose(config), 2 * seconds)
+  logging.info('Measuring the transport for %g s', seconds)
   num_cores = len(os.sched_getaffinity(0))
   return plan.Costs(
       core_seconds['environments'], core_seconds['inference'],

@@ -22,7 +22,8 @@ def start(config, stack):
 
   Returns:
     A pair of one of the pools, for its facts, and the function that
-    `loop.train` wants: it takes the arguments of `ActorThreads` from `agent` on.
+    `loop.train` wants: it takes the arguments of `ActorThreads` from `agent`
+    on.
 
   Raises:
     environments.PoolError: They cannot be made.

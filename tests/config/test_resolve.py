@@ -273,8 +273,8 @@ def test_configurations_share_no_list():
     (dict(qqq=1), "no setting 'qqq' to give."),
     # It follows from the level.
     (dict(suite='atari'), "no setting 'suite' to give."),
-    (dict(mode='tset'), '--mode=tset cannot work: it has to be train or test or '
-     'export or check.'),
+    (dict(mode='tset'), '--mode=tset cannot work: it has to be train or test '
+     'or export or check.'),
     (dict(batch_size='8'), '--batch_size=8 cannot work: it has to be a whole '
      'number.'),
     (dict(batch_size=8.), '--batch_size=8.0 cannot work'),

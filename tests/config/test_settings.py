@@ -105,7 +105,8 @@ _AGENT = _WEIGHTS - {'level_name', 'suite'} | {
     'reward_clipping', 'clip_rho_threshold', 'clip_pg_rho_threshold',
     'vtrace_lambda', 'precision', 'replay_proportion', 'replay_capacity',
     'replay_state', 'train_on_new', 'entropy_on_replay',
-    'trust_region_threshold', 'channel_multiplier', 'off_policy_correction', 'q_estimate', 'policy_lag',
+    'trust_region_threshold', 'channel_multiplier', 'off_policy_correction',
+    'q_estimate', 'policy_lag',
     'max_policy_lag', 'learning_rate_schedule', 'target_update_period',
     'retrace_lambda', 'policy_gradient', 'beta_loo_clip', 'steps_per_update',
     'replay_steps', 'replay_min_steps', 'replay_uniform'}

@@ -2,11 +2,11 @@
 
     python -m tests.environments.engine_speed --level_name=seekavoid_arena_01
 
-makes the same environments twice: in a `ProcessPool`, stepped as `run_actor` steps
-it, and in processes that hold nothing but the engine. Both take the same random
-actions, so that they play the same frames, and read what the agent reads. They run
-in turns, one of them waiting while the other is timed, and each turn prints the
-ratio of their steps per second.
+makes the same environments twice: in a `ProcessPool`, stepped as `run_actor`
+steps it, and in processes that hold nothing but the engine. Both take the same
+random actions, so that they play the same frames, and read what the agent
+reads. They run in turns, one of them waiting while the other is timed, and each
+turn prints the ratio of their steps per second.
 
 Needs `deepmind_lab`.
 """
@@ -147,7 +147,9 @@ def main(argv):
     rates = [FLAGS.steps * FLAGS.processes / seconds[p] for p in players]
     print('pool {:.1f}, engine alone {:.1f} steps/s, ratio {:.3f}'.format(
         *rates, ratios[-1]), flush=True)
-  error = np.std(ratios, ddof=1) / len(ratios)**.5 if len(ratios) > 1 else np.nan
+  error = np.nan
+  if len(ratios) > 1:
+    error = np.std(ratios, ddof=1) / len(ratios)**.5
   print(f'{FLAGS.level_name}: {np.mean(ratios):.3f} ± {error:.3f}')
   pool.close()
   engines.close()

@@ -93,7 +93,8 @@ def _frames_of(line):
 
 @hypothesis.given(
     st.lists(st.integers(0, 9), max_size=6), st.integers(0, 9),
-    st.integers(0, 20), st.sampled_from([b'', b'\xff\xfe\n', b'x,\n', b'7,pon']))
+    st.integers(0, 20),
+    st.sampled_from([b'', b'\xff\xfe\n', b'x,\n', b'7,pon']))
 def test_keep_until_keeps_what_the_checkpoint_knows(
     tmp_path_factory, frames, until, cut, damage):
   """Each whole line up to its frames, to the byte, and nothing else."""

@@ -264,7 +264,8 @@ def test_all_that_wait_for_the_other_end_are_ended(monkeypatch):
 
 
 @pytest.mark.parametrize('name,address', [
-    ('ipv6:%5B::1%5D:53012', '[::1]:53012'), ('ipv4:10.0.0.1:80', '10.0.0.1:80'),
+    ('ipv6:%5B::1%5D:53012', '[::1]:53012'),
+    ('ipv4:10.0.0.1:80', '10.0.0.1:80'),
     ('ipv6:%5Bfe80::1%25eth0%5D:80', '[fe80::1%eth0]:80')])
 def test_addresses_are_as_people_write_them(monkeypatch, name, address):
   async def run():

@@ -54,7 +54,8 @@ def test_few_units_have_no_interval(values):
   assert intervals.of_mean(values) is None
 
 
-@pytest.mark.parametrize('values', [[500.] * 9 + [100.], [1., 1.001, 1., 1., 5.]])
+@pytest.mark.parametrize(
+    'values', [[500.] * 9 + [100.], [1., 1.001, 1., 1., 5.]])
 def test_values_that_are_almost_equal_have_a_bounded_interval(values):
   """A resample of one value alone, or almost, has next to no error."""
   low, high = intervals.of_mean(values)

@@ -194,8 +194,8 @@ def test_a_trace_of_what_is_past_is_refused_before_anybody_acts(tmp_path):
   run.close()
   run.save_last()
   before = set(threading.enumerate())
-  with pytest.raises(config_lib.ConfigError, match='--profile_updates=0:1 cannot'
-                     ' work: the run goes on after update 2'):
+  with pytest.raises(config_lib.ConfigError, match='--profile_updates=0:1 '
+                     'cannot work: the run goes on after update 2'):
     _make_run(tmp_path, '--profile_updates=0:1')
   assert not [thread.name for thread in set(threading.enumerate()) - before
               if thread.name.startswith(('actor', 'staging'))]

@@ -72,8 +72,8 @@ def find_actions(level_name, full_action_set):
 class AtariPool(environments.Pool):
   """Many environments of one game, stepped by ALE's threads.
 
-  Observations are (frame,), uint8 [height, width, frame_stack], the newest frame
-  last.
+  Observations are (frame,), uint8 [height, width, frame_stack], the newest
+  frame last.
   """
 
   def __init__(self, level_name, num_environments, seed, batch_size=0,

@@ -1,0 +1,83 @@
+"""What a machine has, how much of it is in use, and how fast something is done.
+"""
+
+import collections
+import contextlib
+import os
+import time
+
+import psutil
+
+Measured = collections.namedtuple('Measured', 'rate core_seconds')
+Measured.__doc__ = """How fast something is done.
+
+  rate: Frames per second.
+  core_seconds: CPU time of a frame, of all processes.
+"""
+
+
+class Usage:
+  """CPU and memory of this process and those it started, from now on."""
+
+  def __init__(self):
+    self._start = time.perf_counter(), self._cpu_seconds()
+
+  def _processes(self):
+    process = psutil.Process()
+    return [process] + process.children(recursive=True)
+
+  def _cpu_seconds(self):
+    seconds = 0.
+    for process in self._processes():
+      with contextlib.suppress(psutil.Error):
+        times = process.cpu_times()
+        seconds += times.user + times.system
+    return seconds
+
+  def cores(self):
+    """Cores in use on average."""
+    wall, cpu = self._start
+    return (self._cpu_seconds() - cpu) / (time.perf_counter() - wall)
+
+  def memory_mib(self):
+    """MiB in use now, what is shared counted once."""
+    total = 0
+    for process in self._processes():
+      with contextlib.suppress(psutil.Error):
+        total += process.memory_full_info().pss
+    return total / 2**20
+
+
+def measure(work, seconds):
+  """Measures how fast something is done, after a fifth of the time to warm up.
+
+  Args:
+    work: A function without arguments that returns the frames it has done.
+    seconds: To measure for.
+
+  Returns:
+    A `Measured`.
+  """
+  def repeat(seconds):
+    frames = 0
+    start = time.perf_counter()
+    while time.perf_counter() - start < seconds:
+      frames += work()
+    return frames / (time.perf_counter() - start)
+
+  work()
+  repeat(seconds / 5)
+  usage = Usage()
+  rate = repeat(seconds)
+  return Measured(rate, usage.cores() / rate)
+
+
+def describe():
+  """Returns what figures depend on, a dict of `cores`, `gpus`, `tensorflow`."""
+  import tensorflow as tf  # pylint: disable=g-import-not-at-top
+
+  return dict(
+      cores=len(os.sched_getaffinity(0)),
+      gpus=[tf.config.experimental.get_device_details(gpu).get('device_name')
+            for gpu in tf.config.list_physical_devices('GPU')],
+      tensorflow=tf.__version__)
