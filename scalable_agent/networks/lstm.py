@@ -72,8 +72,12 @@ def _step(weights, gates, state):
 
 def reset(state, done):
   """Returns an `LSTMState` that is zero where bool [B] `done`."""
-  keep = tf.cast(~done, tf.float32)[:, tf.newaxis]
-  return LSTMState(state.c * keep, state.h * keep)
+  return _reset(state, done[:, tf.newaxis])
+
+
+def _reset(state, done):
+  # Not a product, in which what is not finite would stay.
+  return LSTMState(*(tf.where(done, 0., s) for s in state))
 
 
 def lstm_unroll(params, name, gates, done, state):
@@ -119,10 +123,9 @@ def lstm_unrolls(params, names, gates, done, states):
 def _unroll(weights, gates, done, state):
   """Returns a list of T outputs, and the last state."""
   # What is the same in all steps is computed once, and so is its gradient.
-  keep = tf.cast(~done, tf.float32)[..., tf.newaxis]
   outputs = []
-  for gates_t, keep_t in zip(tf.unstack(gates), tf.unstack(keep)):
-    state = _step(weights, gates_t,
-                  LSTMState(state.c * keep_t, state.h * keep_t))
+  for gates_t, done_t in zip(
+      tf.unstack(gates), tf.unstack(done[..., tf.newaxis])):
+    state = _step(weights, gates_t, _reset(state, done_t))
     outputs.append(state.h)
   return outputs, state

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from scalable_agent import networks
@@ -69,3 +70,19 @@ def test_lstms_side_by_side_are_lstms_one_by_one():
         params, 'b', gates[1][t], lstm.reset(state, done[t]))
     np.testing.assert_allclose(
         outputs[1][3 * t:3 * t + 3], state.h, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf])
+def test_an_episode_does_not_begin_with_what_was_not_finite(value):
+  """Else one such observation would spoil all later episodes."""
+  params = {'a/w': tf.ones([2 + 3, 4 * 3]), 'a/b': tf.zeros([4 * 3])}
+  spoilt = lstm.LSTMState(tf.fill([2, 3], value), tf.fill([2, 3], value))
+  for values in lstm.reset(spoilt, tf.constant([True, False])):
+    np.testing.assert_array_equal(values, [[0.] * 3, [value] * 3])
+  with tf.GradientTape() as tape:
+    tape.watch(params)
+    outputs, _ = lstm.lstm_unroll(
+        params, 'a', tf.ones([1, 2, 4 * 3]), tf.constant([[True, True]]),
+        spoilt)
+  assert np.isfinite(outputs).all()
+  assert np.isfinite(tape.gradient(outputs, params['a/w'])).all()
