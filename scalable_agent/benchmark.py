@@ -32,6 +32,7 @@ from scalable_agent.environments import PoolError
 from scalable_agent.files import whole_file
 from scalable_agent.process import binary
 from scalable_agent.process import tensorflow_environment
+from scalable_agent.process.errors import Failure
 from scalable_agent.throughput import shared_replay
 from scalable_agent.throughput import transport
 
@@ -43,7 +44,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_float(
     'measure_secs', 10., 'Seconds to measure each part for, after a warm-up of '
     'a fifth of it, or of one call of every connection; the whole loop takes '
-    'twice that, and each batch of inference a quarter.')
+    'twice that, and each batch of inference a quarter.', lower_bound=1e-3)
 flags.DEFINE_enum(
     'part', 'all', ['all', 'transport', 'replay'], 'What to measure: the '
     'training loop and all of its parts, the transport between actor jobs and '
@@ -87,6 +88,20 @@ flags.DEFINE_float(
 flags.DEFINE_float(
     'network_gbps', 10., 'Of each learner\'s machine, in 10^9 bits per second '
     'each way.', lower_bound=1e-3)
+
+
+def _config():
+  """Returns the `config.Config` of the flags.
+
+  Raises:
+    ConfigError: It is of no run that trains by itself.
+  """
+  config = experiment.config_from_flags()
+  if config.mode != 'train' or config.task >= 0 or config.is_replay_job:
+    raise config_lib.ConfigError(
+        'The benchmark measures a run that trains and is one process: leave '
+        '--mode, --task and --job_name.')
+  return config
 
 
 def _plan(config):
@@ -164,16 +179,17 @@ def main(argv):
       figures = shared_replay.measure_shared_replay(
           FLAGS.measure_secs, FLAGS.learners, FLAGS.drawn)
     elif FLAGS.plan:
-      figures = _plan(experiment.config_from_flags())
+      figures = _plan(_config())
     elif FLAGS.compare:
       figures = _compare()
     else:
-      figures = _measure(experiment.config_from_flags())
-  except (config_lib.ConfigError, PoolError) as e:
+      figures = _measure(_config())
+  except (config_lib.ConfigError, PoolError, Failure) as e:
     sys.exit(f'Error: {e}')
   if FLAGS.json:
-    with open(FLAGS.json, 'w') as f:
-      f.write(json.dumps(figures, indent=2) + '\n')
+    with config_lib.writing('json', FLAGS.json):
+      with open(FLAGS.json, 'w') as f:
+        f.write(json.dumps(figures, indent=2) + '\n')
 
 
 if __name__ == '__main__':

@@ -131,9 +131,15 @@ class Learner:
     Returns:
       What `step` takes: the parts of the batch, without what no loss depends
       on.
+
+    Raises:
+      ValueError: B is something else.
     """
     devices = self._strategy.extended.worker_devices
-    share = len(batch.keys) // len(devices)
+    share, left_over = divmod(len(batch.keys), len(devices))
+    if left_over:
+      raise ValueError(f'{len(batch.keys)} unrolls cannot be shared evenly by '
+                       f'{len(devices)} replicas')
     num_parts = min(self._num_parts, share)
     shares = []
     for i, device in enumerate(devices):

@@ -189,6 +189,12 @@ def slow_to_start(seconds, **kwargs):
   return environment
 
 
+def slow_to_make(seconds, **kwargs):
+  """Makes an environment after a while."""
+  time.sleep(seconds)
+  return CountingEnvironment(**kwargs)
+
+
 def with_slow_successors(seed, first_seed, **kwargs):
   """Makes an environment that is never made anew in any time."""
   if seed != first_seed:

@@ -193,6 +193,8 @@ def test_plans_only_what_has_images(monkeypatch):
     (['level_name=pong'], 'Unexpected arguments: level_name=pong'),
     (['--json=/nonexistent/x.json'],
      '--json=/nonexistent/x.json cannot be written'),
+    (['--level_name=pong', '--task=0'], 'leave --mode, --task and --job_name'),
+    (['--plan', '--level_name=pong', '--mode=test'], 'leave --mode, --task'),
     (['--part=transport', '--connections=4,x'], "--connections: 'x'"),
     (['--part=transport', '--unrolls_per_call=0'], "--unrolls_per_call: '0'")])
 def test_bad_flags_are_answered_in_one_line(arguments, answer):

@@ -118,6 +118,14 @@ def test_two_replicas_equal_one_learner(mirrored, gradient_norm_clip):
       _OPTIMIZER._replace(gradient_norm_clip=gradient_norm_clip), 1e-5)
 
 
+def test_replicas_refuse_a_batch_that_is_not_for_all_of_them(mirrored):
+  """They would train on less of it than is counted."""
+  learner = _make_learner(strategy=mirrored)
+  batch = _batch(0)
+  with pytest.raises(ValueError, match='3 unrolls .* 2 replicas'):
+    learner.place(batch._replace(keys=batch.keys[:3]))
+
+
 def test_two_replicas_equal_one_learner_shallow(mirrored):
   """The same with convolutions and without a core."""
   _assert_equals_one(

@@ -27,18 +27,18 @@ def choose(config):
   """Chooses the devices of a configuration, see `choose_devices`."""
   return choose_devices(
       config.num_learner_devices, config.inference_device, config.xla,
-      config.intra_op_threads,
+      config.intra_op_threads, config.learner_batch_size,
       has_policy=not config.leaves_acting_to_others)
 
 
 def choose_devices(num_learner_devices, inference_device, xla,
-                   intra_op_threads, has_policy=True):
+                   intra_op_threads, batch_size=1, has_policy=True):
   """Chooses devices; call before TensorFlow has used any.
 
   Args:
     num_learner_devices: Replicas of the learner: GPUs, or logical CPUs on a
       machine without. 0 means all GPUs but one that `inference_device` names,
-      or one CPU.
+      or as many of them as can share a batch evenly; or one CPU.
     inference_device: The policy's, 'cpu:0' or 'gpu:<i>'; '' means the
       learner's first.
     xla: 'on', 'off' or 'auto', which is on with GPUs: on CPUs the kernels of
@@ -47,6 +47,8 @@ def choose_devices(num_learner_devices, inference_device, xla,
       of the cores if the learner runs there: with more, an operation of the
       policy waits while one of the learner, which is large, occupies them all.
       With GPUs, 0 leaves it to TensorFlow.
+    batch_size: Unrolls of a batch of this learner. A given
+      `num_learner_devices` divides it.
     has_policy: Whether there is a policy in the learner's process. If not, 0
       takes all cores.
 
@@ -58,7 +60,12 @@ def choose_devices(num_learner_devices, inference_device, xla,
   """
   gpus = tf.config.list_physical_devices('GPU')
   for gpu in gpus:
-    tf.config.experimental.set_memory_growth(gpu, True)
+    try:
+      tf.config.experimental.set_memory_growth(gpu, True)
+    except RuntimeError:
+      logging.warning(
+          'TensorFlow was already in use in this process, and keeps the memory '
+          'of the GPUs as it has it.')
   if not gpus:
     num_cores = len(os.sched_getaffinity(0))
     intra_op_threads = intra_op_threads or (
@@ -79,8 +86,9 @@ def choose_devices(num_learner_devices, inference_device, xla,
         (f' {_explain_no_gpu()}' if not gpus and 'gpu' in inference else ''))
   if not gpus and nvidia.is_expected():
     logging.warning('%s', _explain_no_gpu())
-  learner = (_learner_gpus(names, num_learner_devices, inference) if gpus
-             else _learner_cpus(num_learner_devices))
+  learner = (
+      _learner_gpus(names, num_learner_devices, inference, batch_size) if gpus
+      else _learner_cpus(num_learner_devices))
   compiled = lambda device: xla == 'on' or (xla == 'auto' and 'gpu' in device)
   inference = inference or learner[0]
   return Devices(
@@ -93,20 +101,34 @@ def _explain_no_gpu():
   return f'TensorFlow registers no GPU: {nvidia.explain()}.'
 
 
-def _learner_gpus(names, count, inference):
+def _learner_gpus(names, count, inference, batch_size):
   if count > len(names):
     raise config_lib.ConfigError(
         f'--num_learner_devices={count}, but this machine has {len(names)} '
         'GPUs.')
   others = [name for name in names if name != inference]
   shared = [name for name in names if name == inference]
-  return (others + shared)[:count or len(others) or 1]
+  if not count:
+    free = len(others) or 1
+    count = next(n for n in range(free, 0, -1) if batch_size % n == 0)
+    if count < free:
+      logging.warning(
+          '%d of %d GPUs train: a batch of %d unrolls cannot be shared evenly '
+          'by more of them. Choose another --batch_size.', count, free,
+          batch_size)
+  return (others + shared)[:count]
 
 
 def _learner_cpus(count):
   count = count or 1
   if count > 1:
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices('CPU')[0],
-        [tf.config.LogicalDeviceConfiguration()] * count)
+    try:
+      tf.config.set_logical_device_configuration(
+          tf.config.list_physical_devices('CPU')[0],
+          [tf.config.LogicalDeviceConfiguration()] * count)
+    except RuntimeError as e:
+      raise config_lib.ConfigError(
+          f'--num_learner_devices={count} cannot work: TensorFlow was already '
+          'in use in this process, and keeps its devices. Choose them in a new '
+          'process.') from e
   return [f'/cpu:{i}' for i in range(count)]

@@ -33,6 +33,8 @@ def check_jobs(config):
              'there is one replay job, leave it at -1')
     return
   if config.task < 0:
+    _require(config, config.job_name == 'learner', 'task',
+             'an actor job needs its index among the actor jobs, from 0')
     return
   _require(config, not config.is_batched_a2c, 'architecture',
            'batched A2C runs on one machine alone, leave --task at -1')

@@ -40,7 +40,7 @@ class EnvironmentSettings:
       _WEIGHTS | _STEPS | settings.AGENT, settings.ONE_OR_MORE)
   full_action_set: bool = setting(
       False, 'Use all 18 actions of Atari instead of the game\'s own. '
-      '(atari57: yes.)', _WEIGHTS | _STEPS | settings.AGENT)
+      '(atari57: yes. gym: unused.)', _WEIGHTS | _STEPS | settings.AGENT)
   environment_timeout_secs: float = setting(
       600., 'Seconds for a step, the start of an episode, or the making of an '
       'environment. One that takes longer hangs, and is replaced; several that '

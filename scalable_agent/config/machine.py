@@ -19,8 +19,8 @@ class MachineSettings:
       settings.NOWHERE, choices=('auto', 'on', 'off'))
   num_learner_devices: int = setting(
       0, 'Devices that share a batch: GPUs, or logical CPUs where there is '
-      'none; 0 takes all GPUs, or one CPU.', settings.NOWHERE,
-      settings.NOT_NEGATIVE)
+      'none; 0 takes all GPUs that can share it evenly, or one CPU.',
+      settings.NOWHERE, settings.NOT_NEGATIVE)
   inference_device: str = setting(
       '', 'Device of the policy, cpu:0 or gpu:<i>; by default the learner\'s '
       'first. Other GPUs than a gpu:<i> named here learn.', settings.NOWHERE)
@@ -38,8 +38,8 @@ class MachineSettings:
   environment_threads: int = setting(
       0, 'Threads (Atari) or processes (gym) per machine that step '
       'environments; 0 takes one per core, and one in an actor job. '
-      '(synthetic: one per environment. DeepMind Lab: always one per '
-      'environment.) A process of several steps one while the policy acts for '
+      '(atari57: always one per game. synthetic: one per environment. DeepMind '
+      'Lab: always one per environment.) A process of several steps one while the policy acts for '
       'the others.', settings.NOWHERE, settings.NOT_NEGATIVE)
   inference_minimum_batch_size: int = setting(
       1, 'Environments that the policy waits for before it runs, if there are '

@@ -17,6 +17,7 @@ and returns `action` int32 [B], drawn from the policy, `policy_logits` float32
 import json
 import os
 import shutil
+import tempfile
 
 from absl import logging
 import tensorflow as tf
@@ -31,7 +32,9 @@ from scalable_agent.process import errors
 
 _METADATA_FILE = 'metadata.json'
 _MODEL_FILE = 'saved_model.pb'
-_TEMPORARY = '.tmp'
+# All that an export has.
+_CONTENTS = {_METADATA_FILE, _MODEL_FILE, 'fingerprint.pb', 'assets',
+             'variables'}
 _BATCHED = (None,)
 
 
@@ -56,14 +59,16 @@ def export(config):
                   'something else than an export. Name another directory')
   trained = trained_lib.restore(config)
   metadata = _describe(config, trained)
-  temporary = os.path.normpath(directory) + _TEMPORARY
+  parent, name = os.path.split(os.path.abspath(directory))
   try:
-    shutil.rmtree(temporary, ignore_errors=True)
-    _save(trained, temporary)
-    with open(os.path.join(temporary, _METADATA_FILE), 'w') as f:
-      f.write(json.dumps(metadata, indent=2) + '\n')
-    shutil.rmtree(directory, ignore_errors=True)
-    os.replace(temporary, directory)
+    os.makedirs(parent, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=name, dir=parent) as temporary:
+      new = os.path.join(temporary, name)
+      _save(trained, new)
+      with open(os.path.join(new, _METADATA_FILE), 'w') as f:
+        f.write(json.dumps(metadata, indent=2) + '\n')
+      shutil.rmtree(directory, ignore_errors=True)
+      os.replace(new, directory)
   except (OSError, tf.errors.OpError) as e:
     raise refusal('export_dir', directory,
                   f'it cannot be written: {errors.first_line(e)}') from e
@@ -72,9 +77,12 @@ def export(config):
 
 
 def _is_replaceable(directory):
-  return os.path.isdir(directory) and (
-      not os.listdir(directory) or
-      os.path.exists(os.path.join(directory, _MODEL_FILE)))
+  """Whether a directory is empty, or an export and nothing else."""
+  if not os.path.isdir(directory):
+    return False
+  contents = set(os.listdir(directory))
+  return not contents or (
+      {_METADATA_FILE, _MODEL_FILE} <= contents <= _CONTENTS)
 
 
 def _describe(config, trained):

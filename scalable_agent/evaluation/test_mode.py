@@ -21,6 +21,7 @@ from scalable_agent.files import whole_file
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
 from scalable_agent.suites import scores as suite_scores
+from scalable_agent.training import peers
 
 
 class Stopped(Exception):
@@ -94,6 +95,8 @@ class _Tester:
         config.test_num_episodes)
     self._agent = trained.agent
     self.frames = trained.saved.frames
+    # Checkpoints of other runs may be of the same frame.
+    self._weights_hash = peers.weights_hash(trained.saved.weights)
     self._policy = policy_lib.Policy(
         self._agent, trained.saved.weights, trained.saved.steps,
         play.seed(config), devices.inference, devices.jit_compile_policy)
@@ -105,8 +108,8 @@ class _Tester:
     return self._policy(*inputs)
 
   def _kind(self, config):
-    return dict(frames=self.frames, seed=config.seed,
-                test_num_episodes=config.test_num_episodes)
+    return dict(frames=self.frames, weights=self._weights_hash,
+                seed=config.seed, test_num_episodes=config.test_num_episodes)
 
   def unfinished(self, config):
     """Returns what `keep` kept of such a test, a dict, see `scores.of_level`.

@@ -43,6 +43,9 @@ class LogFile:
     """
     if not self._pending and not (to_disk and self._size):
       return
+    if not self._pending and self._is_removed():
+      self._size = 0
+      return
     flags = os.O_WRONLY | (os.O_CREAT if self._pending else 0)
     descriptor = os.open(self._path, flags, 0o666)
     try:
@@ -52,6 +55,11 @@ class LogFile:
         os.fsync(descriptor)
     finally:
       os.close(descriptor)
+
+  def _is_removed(self):
+    """Whether the file is gone, and not its directory with it."""
+    return (not os.path.exists(self._path) and
+            os.path.isdir(os.path.dirname(self._path) or '.'))
 
   def _append(self, descriptor):
     # Somebody may have removed or cut the file. What is there beyond its size

@@ -78,7 +78,7 @@ def progress_text(frames, total_frames, fps, recent_episodes, policy_lag):
 
 def level(config):
   """Returns the first line of a run: its level, and who plays it."""
-  if not config.makes_environments:
+  if config.task >= 0:
     return (f'Level: {config.level_name}, played by actor jobs at '
             f'{",".join(config.learner_hosts)}')
   layout = suites.choose_layout(config, config.num_environments)

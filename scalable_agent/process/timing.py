@@ -1,11 +1,13 @@
 """Measures where the time goes: per stage of a loop, per call, in waiting."""
 
 import contextlib
+import functools
 import threading
 import time
 
-# Between two looks at `Standstill` by a process that runs, at the most.
-LONGEST_LOOK_SECONDS = 10.
+# A thread that sleeps for the first has slept for more than the second: then
+# the process stood still.
+_BEAT_SECONDS, _LONGEST_BEAT_SECONDS = 1., 10.
 
 
 class StageTimes:
@@ -67,22 +69,57 @@ class MeanTime:
     return seconds / count if count else float('nan')
 
 
-class Standstill:
-  """Tells for how long this process was stopped (SIGSTOP), as a job may be.
-
-  It is by how seldom the process looks.
+class Heartbeat:
+  """Adds up for how long this process was stopped (SIGSTOP), as a job may be.
   """
 
   def __init__(self):
-    self._looked = time.monotonic()
+    self._lock = threading.Lock()
+    self._last = time.monotonic()
+    self._stood_still = 0.
+
+  def beat(self):
+    """To be called every `_BEAT_SECONDS`; what is longer was a standstill."""
+    with self._lock:
+      now = time.monotonic()
+      self._stood_still += self._excess(now)
+      self._last = now
+
+  def seconds(self):
+    """Returns the seconds of all standstills so far."""
+    with self._lock:
+      # Whoever asks may be awake before the thread that beats.
+      return self._stood_still + self._excess(time.monotonic())
+
+  def _excess(self, now):
+    return max(now - self._last - _LONGEST_BEAT_SECONDS, 0.)
+
+
+@functools.cache
+def _heartbeat():
+  """Returns the heartbeat of this process."""
+  heartbeat = Heartbeat()
+  never = threading.Event()
+
+  def beat():
+    while not never.wait(_BEAT_SECONDS):
+      heartbeat.beat()
+
+  threading.Thread(target=beat, name='heartbeat', daemon=True).start()
+  return heartbeat
+
+
+class Standstill:
+  """Tells for how long this process was stopped since the last question."""
+
+  def __init__(self):
+    self._heartbeat = _heartbeat()
+    self._known = self._heartbeat.seconds()
 
   def take(self):
-    """Returns the seconds since the last look. To be asked every few seconds.
-    """
-    now = time.monotonic()
-    seconds = max(now - self._looked - LONGEST_LOOK_SECONDS, 0.)
-    self._looked = now
-    return seconds
+    """Returns the seconds since the last call."""
+    before, self._known = self._known, self._heartbeat.seconds()
+    return self._known - before
 
 
 class Waited:
@@ -100,6 +137,6 @@ class Waited:
     self._since, self._standstill = time.monotonic(), Standstill()
 
   def seconds(self):
-    """Returns the seconds so far. To be asked every few seconds."""
+    """Returns the seconds so far."""
     self._since += self._standstill.take()
     return time.monotonic() - self._since

@@ -74,14 +74,18 @@ def _refuse(config):
   try:
     dmlab.check_engine('any other level')
   except environments.PoolError as e:
-    nearest = difflib.get_close_matches(
-        config.level_name,
-        (*atari.SUITE.names, _ALL, *sorted(dmlab30.ALL_LEVELS),
-         *_WITHOUT_FOLDER), cutoff=.5)
-    hint = f' (the nearest: {", ".join(nearest)})' if nearest else ''
-    return ('level_name', f'it is no known level{hint}. {_ABOUT_GYM}; ' +
-            str(e).removesuffix('.'))
+    return ('level_name', f'it is no known level{_nearest(config.level_name)}. '
+            f'{_ABOUT_GYM}; ' + str(e).removesuffix('.'))
   return None
+
+
+def _nearest(level_name):
+  """Returns which known levels have such a name, in brackets, '' for none."""
+  nearest = difflib.get_close_matches(
+      level_name,
+      (*atari.SUITE.names, _ALL, *sorted(dmlab30.ALL_LEVELS),
+       *_WITHOUT_FOLDER), cutoff=.5)
+  return f' (the nearest: {", ".join(nearest)})' if nearest else ''
 
 
 def _check_folder(level_name):
@@ -116,13 +120,21 @@ def _find_facts(config):
 
 
 def _make_pool(config, levels, layout, seed):
+  from scalable_agent import environments
   from scalable_agent.environments.engines import dmlab
   _check_folder(config.level_name)
-  return dmlab.make_pool(
-      levels, seed, config.height, config.width, config.num_action_repeats,
-      config.dataset_path, config.runfiles_path, config.level_cache_dir,
-      config.mode == 'test',
-      **layout_lib.process_pool_options(config, layout))
+  try:
+    return dmlab.make_pool(
+        levels, seed, config.height, config.width, config.num_action_repeats,
+        config.dataset_path, config.runfiles_path, config.level_cache_dir,
+        config.mode == 'test',
+        **layout_lib.process_pool_options(config, layout))
+  except environments.PoolError as e:
+    if _has(config.level_name):
+      raise
+    raise environments.PoolError(
+        f'{str(e).removesuffix(".")}. It is no known '
+        f'level{_nearest(config.level_name)}. {_ABOUT_GYM}.') from e
 
 
 def _find_actions(unused_config):

@@ -71,11 +71,6 @@ def join(config, devices):
   """
   if config.num_learners == 1:
     return Alone()
-  if config.learner_batch_size % len(devices.learner):
-    raise config_lib.ConfigError(
-        f'--batch_size={config.batch_size} cannot work: it has to be a '
-        f'multiple of {config.num_learners} learners (--learner_hosts) times '
-        f'{len(devices.learner)} devices (--num_learner_devices).')
   return Peers(collectives_lib.Collectives(
       config.collective_hosts, config.task, devices.learner))
 

@@ -294,13 +294,12 @@ class Run:
 
   def report(self):
     """Writes metrics; returns a line on how the run is doing, or None."""
-    sizes = self.take_batch_sizes()
-    gauges = dict(
-        self._actors.gauges(),
-        queue_size=len(self.queue),
-        inference_batch_mean=(
-            sum(size * count for size, count in sizes.items()) /
-            max(sum(sizes.values()), 1)))
+    gauges = dict(self._actors.gauges(), queue_size=len(self.queue))
+    if self._batched_policy is not None:
+      sizes = self.take_batch_sizes()
+      gauges['inference_batch_mean'] = (
+          sum(size * count for size, count in sizes.items()) /
+          max(sum(sizes.values()), 1))
     if self._lag_limit:
       gauges['dropped_unrolls'] = self._lag_limit.take_num_dropped()
     if self._config.has_replay:

@@ -43,7 +43,7 @@ def machine(monkeypatch):
 
 def _choose(count=0, inference='', xla='auto', threads=0, **kwargs):
   return tuple(devices.choose_devices(
-      count, inference, xla, threads, **kwargs))
+      count, inference, xla, threads, **dict(dict(batch_size=32), **kwargs)))
 
 
 def test_a_cpu_shares_its_cores(machine):
@@ -87,6 +87,26 @@ def test_threads_that_cannot_be_changed_are_no_error(machine, monkeypatch):
   assert _choose(threads=3)[0] == ['/cpu:0']
 
 
+def test_gpus_that_are_in_use_keep_their_memory(machine, monkeypatch, caplog):
+  def refuse(gpu, on):
+    raise RuntimeError('cannot be set on an initialized device')
+
+  machine.gpus = 1
+  monkeypatch.setattr(tf.config.experimental, 'set_memory_growth', refuse)
+  assert _choose()[0] == ['/gpu:0']
+  assert 'keeps the memory of the GPUs' in caplog.text
+
+
+def test_replicas_after_tensorflow_was_used_are_refused(machine, monkeypatch):
+  def refuse(device, logical):
+    raise RuntimeError('cannot be modified after being initialized')
+
+  monkeypatch.setattr(tf.config, 'set_logical_device_configuration', refuse)
+  with pytest.raises(config_lib.ConfigError,
+                     match='--num_learner_devices=2 .* in a new process'):
+    _choose(2)
+
+
 def test_replicas_without_gpus_are_logical_cpus(machine):
   assert _choose(2)[0] == ['/cpu:0', '/cpu:1']
   assert machine.logical == 2
@@ -108,6 +128,24 @@ def test_gpus(machine, gpus, count, inference, expected):
   assert machine.growing == tuple(f'GPU:{i}' for i in range(gpus))
   assert machine.threads == 0  # TensorFlow's own choice.
   assert _choose(count, inference, xla='off')[2:] == (False, False, 1)
+
+
+@pytest.mark.parametrize('gpus, inference, batch_size, used', [
+    (3, '', 32, 2), (4, '', 2, 2), (4, 'gpu:0', 32, 2), (4, '', 1, 1),
+    (6, '', 9, 3), (4, '', 32, 4)])
+def test_as_many_gpus_train_as_can_share_a_batch(
+    machine, caplog, gpus, inference, batch_size, used):
+  machine.gpus = gpus
+  chosen = _choose(0, inference, batch_size=batch_size)[0]
+  assert len(chosen) == len(set(chosen)) == used and inference not in chosen
+  assert ('cannot be shared' in caplog.text) == (
+      used < gpus - bool(inference))
+
+
+def test_a_configuration_says_what_a_batch_is(machine):
+  machine.gpus = 4
+  config = config_lib.resolve(dict(level_name='pong', batch_size=6))
+  assert len(devices.choose(config).learner) == 3
 
 
 @pytest.mark.parametrize('gpus, count, inference, stated', [

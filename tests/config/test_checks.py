@@ -223,6 +223,12 @@ def test_who_leaves_acting_to_others(values, expected):
   assert config.leaves_acting_to_others == expected
 
 
+def test_an_actor_job_says_which_it_is():
+  """Else it would train a run of its own."""
+  assert '--task=-1 cannot work: an actor job needs' in message_of(
+      level_name='pong', job_name='actor')
+
+
 def test_the_first_learner_alone_writes():
   for values, writes in (
       (dict(task=0), True), (dict(task=1), False), (dict(task=-1), True),

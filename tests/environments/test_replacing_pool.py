@@ -173,8 +173,11 @@ def test_stuck(make_pool, caplog):
 
 def test_what_was_stopped_with_its_pool_is_not_stuck(make_pool, monkeypatch):
   """As when a whole job is suspended: nobody looks, and nobody works."""
-  monkeypatch.setattr(timing, 'LONGEST_LOOK_SECONDS', .2)
+  heartbeat = timing.Heartbeat()
+  monkeypatch.setattr(timing, '_heartbeat', lambda: heartbeat)
+  monkeypatch.setattr(timing, '_LONGEST_BEAT_SECONDS', .2)
   pool = make_pool([dict()])
+  heartbeat.beat()
   driver = _Driver(pool)
   pid = driver.recv(0)[-1]
   os.kill(pid, signal.SIGSTOP)
@@ -341,6 +344,14 @@ def test_what_hangs_while_it_is_made(make_pool):
       r'within 0.5 s \(--environment_timeout_secs\)')):
     make_pool([dict(seed=2, first_seed=1)] * 2, 'with_slow_successors',
               num_processes=1, step_timeout_seconds=.5)
+
+
+@pytest.mark.parametrize('factory', ['slow_to_make', 'slow_to_start'])
+def test_the_limit_is_of_each_that_shares_a_process(make_pool, factory):
+  """Not of all that are made, or begun, one after the other."""
+  pool = make_pool([dict(seconds=1.2)] * 5, factory, num_processes=1,
+                   step_timeout_seconds=4.)
+  assert sorted(pool.recv().ids) == list(range(5))
 
 
 def test_a_broken_contract_ends_the_use_of_the_pool(make_pool):

@@ -70,7 +70,9 @@ def test_seeds_differ(slept):
     ('speed=1', "'speed'"), ('step_ms', "step_ms is ''"),
     ('step_ms=fast', "step_ms is 'fast'"), ('std=-1', "std is '-1'"),
     ('reset_ms=inf', "reset_ms is 'inf'"), ('std=nan', "std is 'nan'"),
-    ('episode_steps=0', 'episodes need a step')])
+    ('episode_steps=0', 'episodes need a step'),
+    ('size=0.5', 'size is 0.5, expected a whole'),
+    ('std=1e-200', 'std is 1e-200, expected 0')])
 def test_malformed_names_are_refused(options, meant):
   with pytest.raises(PoolError) as caught:
     synthetic.make_pool('synthetic:' + options, 2, 1, 4, 6)

@@ -47,7 +47,10 @@ class _Client:
     self._control.send(text.encode())
 
   def receive(self):
-    message = self._control.recv(worker_lib.MAXIMUM_MESSAGE_BYTES)
+    """Returns the next message that says more than that it is alive."""
+    message = worker_lib.ALIVE
+    while message == worker_lib.ALIVE:
+      message = self._control.recv(worker_lib.MAXIMUM_MESSAGE_BYTES)
     return message[:1], message[1:]
 
   def step(self, environment_id):

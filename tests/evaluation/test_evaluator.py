@@ -1,6 +1,7 @@
 """Evaluation while training: when, with which weights, and in nobody's way."""
 
 import contextlib
+import sys
 import threading
 import time
 
@@ -242,8 +243,9 @@ def test_the_second_learner_does_not_evaluate():
   assert not config.evaluates
 
 
-def test_what_cannot_be_played_here_is_refused_at_the_start():
+def test_what_cannot_be_played_here_is_refused_at_the_start(monkeypatch):
   """A learner job needs no DeepMind Lab but for this."""
+  monkeypatch.setitem(sys.modules, 'deepmind_lab', None)
   values = dict(level_name='rooms_watermaze', task=0)
   plain = _config(**values, evaluate_every_frames=0)
   facts = suites.find_facts(plain)

@@ -227,6 +227,17 @@ def test_the_program_exports_to_a_directory(logdir, tmp_path, run_main):
   assert _contents(logdir) == before
 
 
+def test_an_export_removes_nothing_but_an_export(logdir, tmp_path, run_main):
+  target, beside = tmp_path / 'mine', tmp_path / 'mine.tmp' / 'notes'
+  beside.parent.mkdir()
+  beside.touch()
+  arguments = '--mode=export', f'--logdir={logdir}', f'--export_dir={target}'
+  assert run_main(*arguments).code == 0
+  (target / 'my_results').touch()
+  assert 'something else than an export' in _error_of(run_main(*arguments))
+  assert beside.exists() and (target / 'my_results').exists()
+
+
 @pytest.mark.parametrize('arguments, expected', [
     (['--checkpoint=best'], ['--checkpoint=best', 'has no best checkpoint']),
     (['--checkpoint=/no/ckpt-1'], ['--checkpoint=/no/ckpt-1', 'no file']),

@@ -144,6 +144,13 @@ def test_a_test_that_was_ended_goes_on_with_the_rest(
     tester = test_mode._Tester(
         dataclasses.replace(config, **changed), signals.Stop())
     assert tester.unfinished(dataclasses.replace(config, **changed)) == {}
+  # And so is one of other weights of the same frame.
+  other = tmp_path / 'other'
+  other.mkdir()
+  _save(dataclasses.replace(config, logdir=str(other), seed=2))
+  tester = test_mode._Tester(dataclasses.replace(
+      config, checkpoint=str(other / 'ckpt-0')), signals.Stop())
+  assert tester.unfinished(config) == {}
   games.clear()
   games.append('asterix')
   scores = test_mode.test(config)

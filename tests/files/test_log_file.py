@@ -64,23 +64,30 @@ def test_a_directory_that_goes_and_comes_back(tmp_path):
   assert (directory / 'log').read_text() == 'one\ntwo\n'
 
 
-def test_a_file_that_is_gone_is_noticed_before_a_save(tmp_path):
+def test_a_directory_that_is_gone_is_noticed_before_a_save(tmp_path):
   """Even if there is nothing new to write."""
-  log = log_file.LogFile(tmp_path / 'log')
+  directory = tmp_path / 'run'
+  directory.mkdir()
+  log = log_file.LogFile(directory / 'log')
   log.flush(to_disk=True)
   log.add('one')
   log.flush()
-  os.remove(tmp_path / 'log')
+  directory.rename(tmp_path / 'elsewhere')
   with pytest.raises(FileNotFoundError):
     log.flush(to_disk=True)
 
 
-def test_a_file_that_somebody_removed_begins_anew(tmp_path):
+@pytest.mark.parametrize('is_saved_before', [False, True])
+def test_a_file_that_somebody_removed_begins_anew(tmp_path, is_saved_before):
+  """And hinders no save, although it has nothing to write yet."""
   path = tmp_path / 'log'
   log = log_file.LogFile(path, 'head\n')
   log.add('one')
   log.flush()
   os.remove(path)
+  if is_saved_before:
+    log.flush(to_disk=True)
+    assert not path.exists()
   log.add('two')
   log.flush()
   assert path.read_text() == 'head\ntwo\n'

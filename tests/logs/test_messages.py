@@ -108,8 +108,11 @@ def test_a_run_begins_with_three_lines():
 
 
 def test_a_learner_says_that_others_play():
-  config = _config(task=0, learner_hosts=['here:1'])
-  assert messages.level(config) == 'Level: pong, played by actor jobs at here:1'
+  """Even if it plays whole episodes beside them."""
+  for values in {}, dict(evaluate_every_frames=1000):
+    config = _config(task=0, learner_hosts=['here:1'], **values)
+    assert messages.level(config) == (
+        'Level: pong, played by actor jobs at here:1')
 
 
 def _last_lines(frames, is_new=True, episodes=_recent(1., 2.), **values):

@@ -15,6 +15,8 @@ PREFIX = 'synthetic:'
 
 _OPTIONS = {'step_ms': 5., 'std': 0., 'reset_ms': 0., 'episode_steps': 1000.,
             'size': 0.}
+# Gamma distributions of less overflow.
+_LEAST_STD = 1e-6
 _STEPS_PER_DRAW = 1024
 _NUM_FRAMES = 8
 
@@ -29,7 +31,8 @@ def parse(level_name):
         gamma distribution.
       reset_ms: What the last step of an episode takes in addition; 0.
       episode_steps: Mean length of an episode, geometrically distributed; 1000.
-      size: Observations are vectors of so many floats; 0 for frames.
+      size: Observations are vectors of so many floats, a whole number; 0 for
+        frames.
 
   Returns:
     A dict of option to float.
@@ -52,6 +55,12 @@ def parse(level_name):
                       'that is not negative')
   if options['episode_steps'] < 1:
     raise PoolError(f'{level_name}: episodes need a step')
+  if not options['size'].is_integer():
+    raise PoolError(f'{level_name}: size is {options["size"]:g}, expected a '
+                    'whole number')
+  if 0 < options['std'] < _LEAST_STD:
+    raise PoolError(f'{level_name}: std is {options["std"]:g}, expected 0 or '
+                    f'at least {_LEAST_STD:g}')
   return options
 
 

@@ -329,6 +329,8 @@ class ProcessPool(Pool):
       worker.has_begun = True
       worker.answer(len(ids))
       self._add_ready(worker.owes_since, ids)
+    elif kind == worker_lib.ALIVE:
+      worker.answer(0)
     elif kind == worker_lib.INFO:
       self._add_info(worker, json.loads(content))
     else:

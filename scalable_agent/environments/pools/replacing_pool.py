@@ -48,8 +48,8 @@ class ReplacingProcessPool(process_pool.ProcessPool):
       kwargs_per_environment: Likewise.
       num_processes: Likewise, but by default one per environment.
       step_timeout_seconds: A worker that owes an answer and gives none for so
-        long is stuck; the time includes the start of an episode, and the making
-        of what is new.
+        long is stuck. To make an environment, and to make its first output, are
+        an answer each.
       maximum_losses: How often a worker may be replaced within the window.
       loss_window_seconds: Length of the window.
       start_timeout_seconds: As `step_timeout_seconds`, for the making and the
@@ -117,7 +117,7 @@ class ReplacingProcessPool(process_pool.ProcessPool):
   def _poll(self, timeout):
     self._forgive_standstill()
     left = self._next_check - time.monotonic()
-    longest = max(0., min(left, timing.LONGEST_LOOK_SECONDS / 2))
+    longest = max(0., left)
     has_more = super()._poll(
         longest if timeout is None else min(timeout, longest))
     # No sooner, for what was polled may have more to say of what is lost.

@@ -6,7 +6,7 @@ DIRECTORY`, of which two are file descriptors inherited from the pool's process:
   CONTROL: A socket that keeps message boundaries. The pool sends a JSON object
     saying which environments to make, a JSON list of the observation's specs,
     and from then on int32 ids of environments to step. The worker answers with
-    one byte of `INFO`, `READY` or `ERROR` and what those constants say. When
+    one byte of `ALIVE`, `INFO`, `READY` or `ERROR` and what these say. When
     the socket ends, so does the worker, and all that its environments started.
   MEMORY: A file without a name that holds everything of `SharedArrays`.
   DIRECTORY: Where temporary files go; removed at the end.
@@ -36,6 +36,7 @@ from scalable_agent.environments import ArraySpec
 from scalable_agent.environments import contract
 from scalable_agent.environments import PoolError
 
+ALIVE = b'a'  # Nothing: it made another environment, or its first output.
 INFO = b'i'   # JSON, for each environment: [level name, actions, specs].
 READY = b'r'  # int32 ids of environments whose rows are filled in.
 # JSON: [id or null, text, whether the text stands by itself, whether a new
@@ -200,6 +201,7 @@ class _Worker:
     for index, kwargs in enumerate(request['kwargs']):
       self._current_id = self._first_id + index
       self._slots[self._current_id] = _Slot(factory(**kwargs))
+      self._control.send(ALIVE)
     environments = [slot.environment for slot in self._slots.values()]
     info = [[environment.level_name, int(environment.num_actions),
              specs_to_json(environment.observation_spec)]
@@ -225,6 +227,7 @@ class _Worker:
       self._write(slot, i, 0.0, True)
       # Nothing was played yet that could end.
       self._shared.is_first[i], self._shared.is_last[i] = True, False
+      self._control.send(ALIVE)
     ids = np.array(list(self._slots), np.int32)
     self._control.send(READY + ids.tobytes())
     return True
