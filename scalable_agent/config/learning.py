@@ -67,7 +67,8 @@ class LearningSettings:
       settings.ONE_OR_MORE)
   frame_stack: int = setting(
       4, 'Frames of Atari that the network sees at a time: the newest and '
-      'those before it, 1 or 4. (Reactor: 1. gym: unused.)', _NETWORK | settings.REPLAY,
+      'those before it, 1 or 4. (Reactor: 1. gym: unused.)',
+      _NETWORK | settings.REPLAY,
       settings.Check(lambda value: value in (1, 4), 'it has to be 1 or 4'))
   use_lstm: bool = setting(
       True, 'Whether the network has an LSTM core. (Atari, gym: no; Reactor: '

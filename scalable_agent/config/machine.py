@@ -39,8 +39,8 @@ class MachineSettings:
       0, 'Threads (Atari) or processes (gym) per machine that step '
       'environments; 0 takes one per core, and one in an actor job. '
       '(atari57: always one per game. synthetic: one per environment. DeepMind '
-      'Lab: always one per environment.) A process of several steps one while the policy acts for '
-      'the others.', settings.NOWHERE, settings.NOT_NEGATIVE)
+      'Lab: always one per environment.) A process of several steps one while '
+      'the policy acts for the others.', settings.NOWHERE, settings.NOT_NEGATIVE)
   inference_minimum_batch_size: int = setting(
       1, 'Environments that the policy waits for before it runs, if there are '
       'several pools.', settings.NOWHERE, settings.ONE_OR_MORE)

@@ -141,6 +141,19 @@ def test_on_policy_all_corrections_are_the_same(q_estimate, monkeypatch):
           value, found[0][name], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+@_variants
+@pytest.mark.parametrize('correction', corrections.CORRECTIONS)
+def test_without_a_threshold_nothing_is_truncated(correction, q_estimate):
+  batch, params = _inputs()
+  settings = _SETTINGS._replace(
+      off_policy_correction=correction, q_estimate=q_estimate)
+  found, expected = (
+      _compute(settings._replace(clip_pg_rho_threshold=threshold), batch,
+               params) for threshold in (None, np.inf))
+  for name, value in found.items():
+    np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
 @pytest.mark.parametrize('correction', corrections.CORRECTIONS)
 def test_of_a_single_step_both_q_estimates_are_the_same(correction):
   """The value after the last step is the bootstrap's."""

@@ -168,3 +168,13 @@ def test_diagnostics(threshold):
   assert count == _T * _B
   assert truncated == (0 if threshold is None else (rhos > threshold).sum())
   assert threshold is None or 0 < truncated < count
+
+
+def test_on_policy_no_weight_is_truncated():
+  """All are 1, which is the threshold, to the bit."""
+  batch = _batch(3)
+  logits = np.roll(batch.unrolls.agent_outputs.policy_logits, -1, axis=0)
+  _, logs, _ = impala.compute_loss(
+      _ScriptedAgent(), _LOSS,
+      dict(logits=tf.constant(logits), baseline=tf.zeros([_T + 1, _B])), batch)
+  assert logs['rho_clipped'] == (0., _T * _B)

@@ -113,6 +113,23 @@ def test_tislr(bandit, clip):
   np.testing.assert_allclose(mu @ estimates, true_q @ jacobian, atol=1e-12)
 
 
+@pytest.mark.parametrize('clip', [1., np.inf])
+def test_tislr_where_mu_excludes_an_action(bandit, clip):
+  """Its weight is infinite, but what is left of it is pi, or 0 for no clip."""
+  logits, mu, q, true_q = bandit
+  policy, jacobian = _mixture(logits)
+  mu = np.concatenate([[0.], mu[1:] / mu[1:].sum()])
+  v = policy @ q
+  rest = np.maximum(policy - mu, 0.) if clip == 1. else np.zeros_like(policy)
+  expected = np.tile((rest * (q - v)) @ (jacobian / policy[:, None]), [4, 1])
+  for taken in range(1, _NUM_ACTIONS):
+    expected[taken] += min(clip, policy[taken] / mu[taken]) * (
+        true_q[taken] - v) * jacobian[taken] / policy[taken]
+  with np.errstate(divide='ignore'):
+    estimates = _estimates(_LOSSES['tislr'], logits, mu, q, true_q, clip)
+  np.testing.assert_allclose(estimates[1:], expected[1:], atol=1e-12)
+
+
 @pytest.mark.parametrize('name', policy_gradients.POLICY_GRADIENTS)
 def test_the_gradient_flows_through_the_policy_alone(name):
   rng = np.random.default_rng(2)

@@ -76,7 +76,7 @@ def _slow_losses(settings, params, target_params, unrolls):
   for b in range(_B):
     action = [actor.action[k + 1, b] for k in range(_T)]
     log_mu = np.stack([actor.policy_logits[k + 1, b] for k in range(_T)])
-    targets = retrace.categorical_retrace(
+    returns = retrace.categorical_retrace(
         target_q[:, b:b + 1], target_policy[:, b:b + 1],
         np.array(action, np.int32)[:, None],
         np.array([[log_mu[k][action[k]]] for k in range(_T)]),
@@ -84,7 +84,10 @@ def _slow_losses(settings, params, target_params, unrolls):
                  np.float32),
         np.array([[0. if env.done[k + 1, b] else settings.discounting]
                   for k in range(_T)], np.float32),
-        _SUPPORT, settings.lambda_).targets.numpy()[:, 0]
+        _SUPPORT, settings.lambda_)
+    targets = returns.targets.numpy()[:, 0]
+    parts['retrace_c_mean'][b] = returns.traces.numpy().sum()
+    parts['target_clipped'][b] = returns.clipped.numpy().sum()
     for k in range(_T):
       mine = q[k, b, action[k]]
       parts['critic_loss'][b] -= targets[k] @ np.log(mine)
@@ -112,6 +115,8 @@ def test_compute_loss(networks):
   params, target_params = networks
   weights = np.linspace(.2, 3., _B)
   batch = _make_batch(0, weights)
+  batch = batch._replace(unrolls=batch.unrolls._replace(
+      agent_state=(np.arange(_B, dtype=np.float32),)))
   assert batch.unrolls.env_outputs.done[1:].any()
   agent = _ScriptedAgent()
   loss, logs, priorities = reactor.compute_loss(
@@ -126,12 +131,12 @@ def test_compute_loss(networks):
   np.testing.assert_allclose(priorities, parts['priorities'], rtol=1e-4)
   total, count = logs['priority_mean']
   np.testing.assert_allclose(total / count, parts['priorities'].mean(), 1e-4)
-  np.testing.assert_allclose(
-      logs['behaviour_kl'][0], parts['behaviour_kl'].sum(), rtol=1e-4)
   assert set(logs) == {'total_loss', *_LOSSES, 'behaviour_kl',
                        'retrace_c_mean', 'target_clipped', 'priority_mean'}
   for name in ('behaviour_kl', 'retrace_c_mean', 'target_clipped'):
     assert logs[name][0] > 0. and logs[name][1] == _T * _B, name
+    np.testing.assert_allclose(
+        logs[name][0], parts[name].sum(), rtol=1e-4, err_msg=name)
   # The network sees the entries as they are; the target network all of them.
   unrolls = batch.unrolls
   inputs = unrolls.agent_outputs.action, unrolls.env_outputs._replace(info=())

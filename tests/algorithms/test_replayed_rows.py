@@ -57,13 +57,20 @@ def test_entropy_of_new_unrolls_alone():
     np.testing.assert_array_equal(logs(True)[name], logs(False)[name])
 
 
+def _relevance(batch, params, clip_rho_threshold=1.):
+  return vtrace.behaviour_relevance(
+      batch.unrolls.agent_outputs.policy_logits[1:], params['logits'][:-1],
+      clip_rho_threshold)
+
+
+@pytest.mark.parametrize('clip_rho_threshold', [1., 2.])
 @pytest.mark.parametrize('threshold', [1e-3, .1, .3])
-def test_relevance_is_logged_of_replayed_states(threshold):
+def test_relevance_is_logged_of_replayed_states(threshold, clip_rho_threshold):
   """As sums and counts, since those of replicas are added up."""
   batch, params = _batch(_REPLAYED), _params(1)
-  _, logs, _ = _loss(batch, params, trust_region_threshold=threshold)
-  relevance = vtrace.behaviour_relevance(
-      batch.unrolls.agent_outputs.policy_logits[1:], params['logits'][:-1])
+  _, logs, _ = _loss(batch, params, trust_region_threshold=threshold,
+                     clip_rho_threshold=clip_rho_threshold)
+  relevance = _relevance(batch, params, clip_rho_threshold)
   of_replayed = relevance.numpy()[:, _REPLAYED]
   total, count = logs['relevance_mean']
   assert count == _STEPS
@@ -71,6 +78,16 @@ def test_relevance_is_logged_of_replayed_states(threshold):
   rejected, count = logs['replay_rejected']
   assert count == _STEPS
   assert rejected == (of_replayed >= threshold).sum()
+
+
+def test_a_relevance_at_the_threshold_is_rejected():
+  """As V-trace does, which trusts what is below it."""
+  batch, params = _batch(_REPLAYED), _params(1)
+  of_replayed = np.sort(_relevance(batch, params).numpy()[:, _REPLAYED].ravel())
+  _, logs, _ = _loss(
+      batch, params, trust_region_threshold=float(of_replayed[3]))
+  rejected, _ = logs['replay_rejected']
+  assert rejected == _STEPS - 3
 
 
 def test_without_replay_there_is_no_relevance_to_log():

@@ -2,6 +2,7 @@
 
 import collections
 import threading
+import weakref
 
 import hypothesis
 from hypothesis import strategies as st
@@ -136,3 +137,52 @@ def test_threads_may_share_it():
   assert not failures
   gauges = buffer.take_gauges()
   assert gauges['replay_unrolls'] == 100
+
+
+@pytest.mark.parametrize('within, method', [
+    ('append', 'sample'), ('draw', 'take_gauges'), ('take_gauges', 'extend')])
+def test_whoever_is_in_the_middle_keeps_others_out(monkeypatch, within, method):
+  buffer = buffer_lib.Buffer(10, seed=1)
+  buffer.extend([unrolls.make(0)])
+  calls = dict(
+      append=lambda: buffer.extend([unrolls.make(1)]),
+      draw=lambda: buffer.sample(1), take_gauges=buffer.take_gauges,
+      sample=lambda: buffer.sample(1),
+      extend=lambda: buffer.extend([unrolls.make(2)]))
+  is_inside, may_go_on = threading.Event(), threading.Event()
+  call = getattr(buffer._ring, within)
+
+  def call_slowly(*args):
+    is_inside.set()
+    assert may_go_on.wait(30)
+    return call(*args)
+
+  monkeypatch.setattr(buffer._ring, within, call_slowly)
+  threads = [threading.Thread(target=calls[name]) for name in (within, method)]
+  threads[0].start()
+  assert is_inside.wait(30)
+  threads[1].start()
+  threads[1].join(.2)
+  assert threads[1].is_alive()
+  may_go_on.set()
+  for thread in threads:
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+class _Unroll:
+  """One that says whether it is still there, by a weak reference."""
+
+
+def test_what_has_made_room_is_returned_and_let_go():
+  """Also where fewer are kept than the ring has places for."""
+  kept = ring.Ring(10, max_bytes=3)
+  there, removed = [], []
+  for num_bytes in 1, 1, 1, 1, 3, 1:
+    unroll = _Unroll()
+    there.append(weakref.ref(unroll))
+    removed.append([there.index(weakref.ref(old))
+                    for old in kept.append(unroll, num_bytes)])
+    del unroll
+  assert removed == [[], [], [], [0], [1, 2, 3], [4]]
+  assert [ref() is not None for ref in there] == [False] * 5 + [True]

@@ -3,8 +3,10 @@
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
+import psutil
 import pytest
 
+from scalable_agent.replay import columns
 from scalable_agent.replay import sequence_store
 from tests import stacks
 from tests.replay import streams as streams_lib
@@ -44,6 +46,7 @@ class _Games:
     st.lists(st.integers(0, 1), min_size=1, max_size=60), st.integers(2, 6),
     st.sets(st.integers(1, 180), max_size=40))
 @hypothesis.example([0] * 60, 2, {3, 5, 6, 20})
+@hypothesis.example([0] * 10, 6, {3})
 def test_stacks_come_out_as_they_went_in(turns, num_lanes, breaks):
   """Over games that begin, lanes that end, and rows that are used again."""
   store = sequence_store.SequenceStore(
@@ -70,6 +73,18 @@ def test_no_key_is_lost_for_want_of_frames_before_it():
     for mine, theirs in zip(plain.add(games[0].unroll()),
                             packed.add(games[1].unroll())):
       np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize('make', [
+    lambda: columns.Values(1 << 13, (1 << 13,), np.uint8),
+    lambda: columns.StackedFrames(1 << 13, 1 << 9, (64, 128, 4))],
+                         ids=['values', 'stacks'])
+def test_memory_is_taken_at_once(make):
+  """What does not fit shows at the start of a run, and not hours later."""
+  before = psutil.Process().memory_info().rss
+  column = make()
+  taken = psutil.Process().memory_info().rss - before
+  assert taken > .9 * (1 << 26) and column.nbytes >= 1 << 26
 
 
 @pytest.mark.parametrize('num_games', [0, 50])

@@ -1,14 +1,17 @@
 """Which episodes a buffer finds in unrolls, and which it draws."""
 
 import collections
+import threading
 
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 import pytest
+import tree
 
 from scalable_agent.replay import episode_buffer
 from scalable_agent.replay import packed_unrolls
+from tests import stacks
 from tests.replay import episodes
 
 
@@ -43,6 +46,9 @@ def _drawn(buffer, length, count):
         at % length)
               for at in range(drawn.offset, drawn.offset + drawn.num_steps,
                               length)]
+    # And no unroll more than the last of them is cut out of.
+    last_cut = drawn.offset + (drawn.num_steps - 1) // length * length
+    assert len(drawn.unrolls) == (last_cut + length - 1) // length + 1
     name, begin = episodes.entry_of(pieces[0])
     for i, piece in enumerate(pieces):
       assert episodes.entry_of(piece) == (name, begin + i * length)
@@ -89,6 +95,15 @@ def test_draws_are_uniform_over_episodes():
   assert set(counts) == set(expected)
   np.testing.assert_allclose(
       [counts[episode] for episode in expected], 100, atol=5 * np.sqrt(100))
+
+
+def test_the_seed_decides_what_is_drawn():
+  play = episodes.Play(0, 401, seed=1)
+  def drawn(seed):
+    buffer = episode_buffer.EpisodeBuffer(1000, 5, seed)
+    buffer.extend([play.unroll(k, 5) for k in range(80)])
+    return [episode[1:] for episode in buffer.draw(30)]
+  assert drawn(1) == drawn(1) != drawn(2)
 
 
 def test_no_episode_spans_a_gap():
@@ -139,6 +154,35 @@ def test_an_episode_longer_than_the_buffer_is_never_drawn():
   assert len(stream.numbers) <= 11
 
 
+def test_long_episodes_and_short_ones_go_with_their_first_unroll():
+  """Whichever ended first."""
+  plays = [episodes.Play(name, 301, 7, end_probability)
+           for name, end_probability in enumerate((.5, .1, .03))]
+  buffer = episode_buffer.EpisodeBuffer(30, 5, seed=1)
+  num_spanning = 0
+  for k in range(60):
+    for play in plays:
+      buffer.extend([play.unroll(k, 5)])
+      kept = buffer._ring.numbers
+      found = buffer._index.episodes
+      assert found == sorted(found)
+      assert all(n in kept for episode in found for n in episode.numbers)
+      num_spanning += any(a.numbers[-1] > b.numbers[-1]
+                          for a, b in zip(found, found[1:]))
+    oldest = max(k - 9, 0)
+    assert len(found) == sum(
+        len(_whole(play, k + 1, 5, oldest)) for play in plays)
+  assert num_spanning > 10
+
+
+def test_a_short_episode_behind_one_that_is_too_long_is_found_at_once():
+  play = episodes.Play(0, 101, seed=4, end_probability=0.)
+  play.done[[60, 61]] = True
+  buffer = episode_buffer.EpisodeBuffer(10, 5, seed=1)
+  buffer.extend([play.unroll(k, 5) for k in range(13)])
+  assert set(_drawn(buffer, 5, 9)) == {(0, 60, 1)}
+
+
 def test_environments_that_are_gone_are_forgotten():
   buffer = episode_buffer.EpisodeBuffer(6, 5, seed=1)
   for name in range(20):
@@ -156,3 +200,50 @@ def test_ages_are_those_of_the_unrolls():
     buffer.take_gauges()
   # From entry 4 to 8 it is cut out of unrolls 0 and 1.
   assert buffer.take_gauges()['replay_age_mean'] == pytest.approx(4.5)
+
+
+@pytest.mark.parametrize('within, method', [
+    ('append', 'draw'), ('take_gauges', 'extend')])
+def test_whoever_is_in_the_middle_keeps_others_out(monkeypatch, within, method):
+  play = episodes.Play(0, 21, seed=1, end_probability=1.)
+  buffer = episode_buffer.EpisodeBuffer(10, 5, seed=1)
+  buffer.extend([play.unroll(k, 5) for k in range(3)])
+  extend = lambda: buffer.extend([play.unroll(3, 5)])
+  calls = dict(append=extend, extend=extend, take_gauges=buffer.take_gauges,
+               draw=lambda: buffer.draw(1))
+  is_inside, may_go_on = threading.Event(), threading.Event()
+  call = getattr(buffer._ring, within)
+
+  def call_slowly(*args):
+    is_inside.set()
+    assert may_go_on.wait(30)
+    return call(*args)
+
+  monkeypatch.setattr(buffer._ring, within, call_slowly)
+  threads = [threading.Thread(target=calls[name]) for name in (within, method)]
+  threads[0].start()
+  assert is_inside.wait(30)
+  threads[1].start()
+  threads[1].join(.2)
+  assert threads[1].is_alive()
+  may_go_on.set()
+  for thread in threads:
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_unrolls_are_kept_packed_and_without_core_states():
+  """Which nobody wants: they are computed anew."""
+  play = episodes.Play(0, 21, seed=1, end_probability=1.)
+  frames = stacks.make(np.random.default_rng(1), 21, 8, 8, ())
+  buffer = episode_buffer.EpisodeBuffer(10, 5, seed=1)
+  for k in range(4):
+    unroll = play.unroll(k, 5)
+    buffer.extend([unroll._replace(env_outputs=unroll.env_outputs._replace(
+        observation=(frames[5 * k:5 * k + 6],)))])
+  (drawn,) = buffer.draw(1)
+  assert drawn.unrolls[0].agent_state == ()
+  held = sum(a.nbytes for unroll in drawn.unrolls
+             for a in tree.flatten(unroll.env_outputs.observation))
+  # A stack of four and five frames.
+  assert held == len(drawn.unrolls) * 9 * 8 * 8

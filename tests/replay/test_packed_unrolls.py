@@ -12,6 +12,7 @@ from scalable_agent.remote import protocol
 from scalable_agent.replay import buffer as buffer_lib
 from scalable_agent.replay import packed_unrolls
 from tests import stacks
+from tests.replay import episodes
 from tests.replay import unrolls
 
 
@@ -45,6 +46,20 @@ def test_instructions_beside_a_frame_are_left_as_they_are():
       observation=outputs.observation + (np.zeros([21, 5], np.int32),)))
   _assert_equal(
       packed_unrolls.unpack(packed_unrolls.pack(unroll)), unroll)
+
+
+@pytest.mark.parametrize('offset', [0, 1, 3, 4])
+def test_what_is_cut_goes_on_in_the_next_unroll(offset):
+  """Every array of it; what is said of it as a whole is the first one's."""
+  play = episodes.Play(3, 11, seed=1)
+  packed = [packed_unrolls.pack(play.unroll(k, 5)) for k in range(2)]
+  found = packed_unrolls.cut(packed[:2 if offset else 1], offset)
+  whole = play.unroll(0, 10)
+  expected = tree.map_structure(
+      lambda a: a[offset:offset + 6], (whole.env_outputs, whole.agent_outputs))
+  _assert_equal((found.env_outputs, found.agent_outputs), expected)
+  assert (found.level_name, found.policy_version, found.stream) == (
+      'level_3', 0, (3, 0))
 
 
 @pytest.mark.parametrize('breaks, num_frames', [((), 24), ((5,), 27)])
@@ -92,6 +107,7 @@ def test_the_buffers_memory_is_what_it_says():
   gauges = buffer.take_gauges()
   assert gauges['replay_unrolls'] == 40
   np.testing.assert_allclose(held / 1e6, gauges['replay_mb'], rtol=.05)
+  np.testing.assert_allclose(gauges['replay_mb'] / 40 / 20, 8.6e-3, rtol=.05)
   drawn = buffer.sample(20)
   for unroll in drawn:
     number = int(unroll.policy_version)

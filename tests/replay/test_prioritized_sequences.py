@@ -35,9 +35,9 @@ class _Acting:
 
 
 def _replay(source, num_steps=100 * _LANE, min_steps=0, steps_per_update=5.,
-            uniform_share=.1):
+            uniform_share=.1, seed=1):
   return prioritized_sequences.PrioritizedSequences(
-      source, num_steps, min_steps, _T, steps_per_update, uniform_share, seed=1,
+      source, num_steps, min_steps, _T, steps_per_update, uniform_share, seed,
       times=timing.StageTimes())
 
 
@@ -57,12 +57,50 @@ def test_steps_are_taken_at_the_ratio_exactly(steps_per_update, num_updates):
     assert counted - 15 == int(update * steps_per_update / _T + 1e-6)
 
 
+def test_an_unroll_that_is_not_due_yet_counts_later():
+  """Without a sequence there is nothing to draw, so one is taken at once."""
+  source = _Acting()
+  replay = _replay(source, steps_per_update=.5)
+  taken = []
+  for _ in range(12):
+    replay.get(1)
+    taken.append(source.num_taken)
+  assert taken == [max(update // 4, 1) for update in range(1, 13)]
+
+
+def test_filling_is_said_until_there_is_what_the_first_batch_needs():
+  source = _Acting()
+  replay = _replay(source, min_steps=3 * _T)
+  get, said = source.get, []
+
+  def get_and_say(count):
+    said.append(replay.filling())
+    return get(count)
+
+  source.get = get_and_say
+  replay.get(1)
+  assert said == [(steps, 3 * _T) for steps in (0, _T, 2 * _T)]
+  assert replay.filling() is None
+
+
+def test_gauges_before_there_is_a_sequence():
+  assert _replay(_Acting()).take_gauges() == dict(
+      replay_sequences=0, known_priorities=0., importance_weight_max=0.)
+
+
+def test_the_seed_decides_what_is_drawn():
+  drawn = lambda seed: _replay(
+      _Acting(), min_steps=60, seed=seed).get(30).keys.tolist()
+  assert drawn(1) == drawn(1) != drawn(2)
+
+
 def test_a_batch_is_drawn_from_what_was_taken():
   source = _Acting()
   replay = _replay(source, num_steps=20 * _LANE)
   for _ in range(250):
     batch = replay.get(4)
     assert batch.is_replayed.all() and len(batch.unrolls) == 4
+    assert batch.weights.dtype == np.float32
     for unroll in batch.unrolls:
       np.testing.assert_array_equal(
           np.diff(streams_lib.values_of(unroll)), 1)
@@ -154,6 +192,20 @@ def test_no_priority_is_too_small_to_be_drawn(uniform_share):
   assert np.isfinite(weights).all() and (weights > 0.).all()
 
 
+def test_the_least_priority_is_a_millionth():
+  """What is larger counts as it is, what is smaller as that."""
+  replay = _replay(_Acting(), min_steps=60, steps_per_update=1e-9,
+                   uniform_share=0.)
+  keys = np.unique(replay.get(1000).keys)
+  replay.update(keys, np.where(keys % 2, 0., 3e-6).astype(np.float32))
+  batch = replay.get(100)
+  expected = np.where(batch.keys % 2, 1e-6, 3e-6)
+  np.testing.assert_allclose(
+      batch.weights, np.where(keys % 2, 1e-6, 3e-6).mean() / expected,
+      rtol=1e-5)
+  assert len(np.unique(expected)) == 2
+
+
 def test_priorities_of_sequences_that_are_gone_are_dropped():
   """Rows are used again, so a late priority could meet another sequence."""
   replay = _replay(_Acting(1), num_steps=4 * _LANE, steps_per_update=_LANE)
@@ -167,11 +219,31 @@ def test_priorities_of_sequences_that_are_gone_are_dropped():
   assert before['replay_sequences'] == after['replay_sequences']
 
 
+def test_those_that_are_left_get_their_own_priorities():
+  """Beside some that are gone, up to the last one before those that are left.
+  """
+  replay = _replay(_Acting(1), num_steps=4 * _LANE, steps_per_update=_LANE)
+  for _ in range(6):
+    replay.get(1)
+  here = np.unique(replay.get(1000).keys)
+  assert len(here) == len(replay._tree)
+  first = replay._store.first_position
+  assert here[0] == first >= 10
+  keys = np.arange(first - 10, here[-1] + 1)
+  priorities = 1. + np.arange(len(keys))
+  replay.update(keys, priorities.astype(np.float32))
+  assert len(replay._tree) == len(here)
+  np.testing.assert_allclose(
+      replay._tree.probabilities(here % replay._num_leaves),
+      priorities[10:] / priorities[10:].sum())
+
+
 def test_nothing_live_is_right_of_the_newest_key_in_its_half():
   """At every place in the ring, so that new keys have new neighbours."""
   source = _Acting(2)
   replay = _replay(source, num_steps=8 * _LANE, steps_per_update=_T)
   tree, num_leaves = replay._tree, replay._num_leaves
+  assert num_leaves == 2 * replay._store.num_rows
   halves = set()
   for _ in range(2 * num_leaves // _T):
     replay.get(1)

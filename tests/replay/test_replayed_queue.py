@@ -1,4 +1,5 @@
 import threading
+import types
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -217,3 +218,42 @@ def test_close_wakes_who_waits():
   assert len(errors) == 1
   with pytest.raises(staging.Closed):
     queue.put(0)
+
+
+def test_close_closes_the_buffer_too():
+  """Somebody may wait for what others put in there."""
+  closed = []
+  mixed = replayed_queue.ReplayedQueue(
+      *(types.SimpleNamespace(close=lambda name=name: closed.append(name))
+        for name in ('source', 'buffer')), 1)
+  mixed.close()
+  assert sorted(closed) == ['buffer', 'source']
+
+
+def test_a_batch_counts_as_a_whole(monkeypatch):
+  """Nobody takes a part of it between the two counts."""
+  mixed = _mixed(_filled(range(6)), 4, 1)
+  mixed.get(2)
+  is_inside, may_go_on = threading.Event(), threading.Event()
+  reset = mixed._reset_counts
+
+  def reset_slowly():
+    is_inside.set()
+    assert may_go_on.wait(30)
+    reset()
+
+  monkeypatch.setattr(mixed, '_reset_counts', reset_slowly)
+  gauges = []
+  threads = [threading.Thread(target=lambda: gauges.append(
+      mixed.take_gauges())), threading.Thread(target=mixed.get, args=[2])]
+  threads[0].start()
+  assert is_inside.wait(30)
+  threads[1].start()
+  threads[1].join(.2)
+  assert threads[1].is_alive()
+  may_go_on.set()
+  for thread in threads:
+    thread.join(30)
+    assert not thread.is_alive()
+  gauges.append(mixed.take_gauges())
+  assert [each['replayed_share'] for each in gauges] == [.5, .5]

@@ -1,5 +1,7 @@
 """Core states that are computed anew, against counts and the actor's own."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -177,3 +179,11 @@ def test_gauges_are_the_buffers_and_what_is_left_of_episodes():
     assert replayer.sample(2)
     assert replayer.take_gauges()['replaying_mb'] == pytest.approx(
         2 * left * each)
+
+
+def test_close_closes_the_buffer():
+  """A replay job's client ends who waits for it."""
+  closed = []
+  buffer = types.SimpleNamespace(close=lambda: closed.append(True))
+  replayer_lib.Replayer(buffer, _CountingAgent(), _T).close()
+  assert closed == [True]

@@ -113,7 +113,9 @@ def test_environments_that_push_each_other_out_are_told_of_once(caplog):
     for stream in streams[:3]:
       store.add(stream.unroll())
   assert not caplog.records
-  for stream in streams[3:]:
+  store.add(streams[3].unroll())
+  assert len(caplog.records) == 1
+  for stream in streams[4:]:
     store.add(stream.unroll())
   (record,) = caplog.records
   assert record.getMessage().startswith(
@@ -149,6 +151,28 @@ def test_a_run_may_go_on_in_the_rows_of_its_own_last_lane():
   assert store.first_position == first
 
 
+def test_a_run_goes_on_though_its_first_lane_is_gone():
+  store = _store(3)
+  slow, fast = (streams_lib.Stream(i, _T) for i in (1, 2))
+  for _ in range(5):
+    store.add(slow.unroll())
+  removed = [store.add(fast.unroll())[1] for _ in range(4)][-1]
+  np.testing.assert_array_equal(removed, np.arange(_LANE))
+  added, removed = store.add(slow.unroll())
+  assert not len(removed)
+  assert _check(store, added) == [
+      [first, first + 1, first + 2] for first in (100_009, 100_010)]
+
+
+def test_an_unroll_may_end_with_its_lane():
+  """Of 3 steps, five unrolls are 16 entries, which two lanes have."""
+  store, stream = _store(8, 3), streams_lib.Stream(1, 3)
+  assert sequence_store.lane_length(8 * _LANE, 3) == _LANE == 8
+  keys = np.concatenate([store.add(stream.unroll())[0] for _ in range(12)])
+  starts = [streams_lib.values_of(unroll)[0] for unroll in store.read(keys)]
+  assert starts == [100_000 + i for i in range(3 * 12 + 1 - 3)]
+
+
 def test_entry_0_has_to_be_equal_to_the_bit():
   store, stream = _store(4), streams_lib.Stream(1, _T)
   store.add(stream.unroll())
@@ -157,6 +181,17 @@ def test_entry_0_has_to_be_equal_to_the_bit():
       unroll.agent_outputs.baseline[0], np.float32(9.))
   added, _ = store.add(unroll)
   assert len(added) == 1
+
+
+def test_a_nan_is_equal_to_itself():
+  """A network that has broken down leaves no gaps besides."""
+  store, stream = _store(4), streams_lib.Stream(1, _T)
+  first, second = (stream.unroll() for _ in range(2))
+  for unroll, entry in (first, -1), (second, 0):
+    unroll.agent_outputs.baseline[entry] = np.nan
+  store.add(first)
+  added, _ = store.add(second)
+  assert len(added) == _T
 
 
 def test_versions_are_of_the_first_action():

@@ -68,6 +68,8 @@ def test_draws_are_uniform_and_independent(num_inserted):
   np.testing.assert_allclose(
       [counts[seed] for seed in kept], expected,
       atol=5 * np.sqrt(expected * (1 - 1 / len(kept))))
+  # What is not there has made room, but not for want of memory.
+  assert not contents.lacks_memory
 
 
 @hypothesis.settings(max_examples=30)
@@ -105,7 +107,7 @@ def test_what_fits_does_so_with_what_is_between():
 def test_no_more_bytes_are_kept_than_there_may_be():
   """However many unrolls that is; the newest is always there."""
   size = sys.getsizeof(bytearray(_message(0)))
-  for most, expected in ((3.5 * size, 3), (size, 1), (1, 1)):
+  for most, expected in ((3.5 * size, 3), (3 * size, 3), (size, 1), (1, 1)):
     contents = _make(10, most)
     for seed in range(8):
       contents.insert(_message(seed), 0)
@@ -173,3 +175,25 @@ def test_episodes_are_those_of_each_agent_by_itself():
   expected = 3000 / len(counts)
   assert {name for name, _ in begun} == {0, 1, 2}
   np.testing.assert_allclose(counts, expected, atol=5 * np.sqrt(expected))
+
+
+def test_environments_that_are_gone_are_forgotten():
+  """Those of agents come and go for as long as a job lives."""
+  contents = contents_lib.Contents(
+      replay_parts.layout(100, **_EPISODES), 6, math.inf, 1, unroll_length=_T)
+  for name in range(20):
+    play = episodes.Play(name, 2 * _T + 1, seed=5)
+    for k in range(2):
+      contents.insert(_episode_message(play.unroll(k, _T)), agent=name)
+  assert set(contents._index.streams) == {(name, 0) for name in (17, 18, 19)}
+  size = sys.getsizeof(bytearray(_episode_message(play.unroll(0, _T))))
+  assert contents.state.num_bytes == 6 * size
+
+
+def test_the_seed_decides_what_is_drawn():
+  def drawn(seed):
+    contents = contents_lib.Contents(replay_parts.layout(), 50, math.inf, seed)
+    for number in range(50):
+      contents.insert(_message(number), 0)
+    return [_fields(m)[0] for m in contents.draw(30, math.inf)]
+  assert drawn(1) == drawn(1) != drawn(2)

@@ -14,10 +14,12 @@ def _members(*batch_sizes):
 def test_who_is_alone_never_waits():
   (member,) = _members(2)
   pace = pace_lib.Pace()
-  assert pace.slowest() is None
+  assert pace.slowest() is None and pace.may_go_on(member)
   for _ in range(9):
     pace.advance(member, 100)
     assert pace.may_go_on(member)
+  pace.keep([])
+  assert pace.may_go_on(member)
 
 
 def test_two_batches_are_the_lead():
@@ -91,6 +93,17 @@ def test_an_agent_that_begins_twice_is_one():
   assert pace.num_awaited == 1 and not pace.may_go_on(again)
   pace.advance(other, 1)
   assert pace.num_awaited == 0 and pace.may_go_on(again)
+
+
+def test_an_agent_that_has_begun_and_is_gone_is_not_awaited_again():
+  first, other = _members(1, 1)
+  pace = pace_lib.Pace(num_agents=2)
+  pace.advance(first, 1)
+  pace.advance(other, 1)
+  pace.keep([other])
+  assert pace.num_awaited == 0
+  pace.advance(other, 100)
+  assert pace.may_go_on(other)
 
 
 def test_whoever_is_awaited_no_more_holds_nobody():
