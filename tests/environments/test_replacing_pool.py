@@ -118,6 +118,28 @@ def test_killed_while_an_action_is_awaited(make_pool, wait):
       4.25, 4.25, 1, False, False, False, 0, 1)
 
 
+def test_killed_again_while_an_action_is_awaited(make_pool):
+  """What the second one left behind is not handed out as the third's."""
+  pool = make_pool([dict(identity=i, episode_length=10**6) for i in range(2)])
+  driver = _Driver(pool)
+  first = driver.recv(0)[-1]
+  driver.recv(1)
+  driver.step(0)
+  os.kill(first, signal.SIGKILL)
+  deadline = time.monotonic() + LONG
+  while not pool._early_ids:
+    driver.step(1)
+    assert time.monotonic() < deadline
+  second = pool._workers[0]._process.pid
+  os.kill(second, signal.SIGKILL)
+  while pool.num_replaced < 2:
+    driver.step(1)
+    assert time.monotonic() < deadline
+  output = driver.step(0, action=4)
+  assert output[:8] == _FIRST + (0, 0)
+  assert output[-1] not in (first, second)
+
+
 def test_killed_while_its_output_waits(make_pool):
   """What it left behind is not handed out as the new one's."""
   pool = make_pool([dict(identity=i, episode_length=100) for i in range(2)])
