@@ -3,6 +3,7 @@
 from concurrent import futures
 import contextlib
 import os
+import time
 
 from absl import logging
 
@@ -57,7 +58,9 @@ def run(config, stop):
       pools = executor.submit(
           suites.make_pools, config,
           suites.choose_layout(config, config.num_environments),
-          seeds.derive(config.seed, seeds.TRAINING), first).result()
+          # A job that is started again does not play the same episodes again.
+          seeds.derive(config.seed, seeds.TRAINING, int(time.time())),
+          first).result()
     for pool in pools:
       stack.callback(pool.close)
     actors = acting.Actors(config, pools, address, security)

@@ -133,8 +133,8 @@ def _make_pool(config, levels, layout, seed):
     if _has(config.level_name):
       raise
     raise environments.PoolError(
-        f'{str(e).removesuffix(".")}. It is no known '
-        f'level{_nearest(config.level_name)}. {_ABOUT_GYM}.') from e
+        f'{str(e).removesuffix(".")}. It is none of the known names'
+        f'{_nearest(config.level_name)}. {_ABOUT_GYM}.') from e
 
 
 def _find_actions(unused_config):

@@ -215,6 +215,7 @@ def test_an_actor_job_goes_on_with_the_levels_where_the_one_before_ends(
     raise environments.PoolError('enough')
 
   monkeypatch.setattr(dmlab, 'make_pool', make_pool)
+  monkeypatch.setattr(actor_job.time, 'time', lambda: 1234.5)
   result = run_main(
       f'--logdir={tmp_path}', '--level_name=dmlab30', '--job_name=actor',
       '--task=5', '--envs_per_actor=7', '--inference=learner', '--seed=100',
@@ -222,7 +223,7 @@ def test_an_actor_job_goes_on_with_the_levels_where_the_one_before_ends(
   assert 'enough' in test_experiment._error_of(result)
   # Environments 35 to 41.
   assert made == [(list(dmlab30.LEVEL_MAPPING)[5:12],
-                   seeds.derive(100, seeds.TRAINING) + 35)]
+                   seeds.derive(100, seeds.TRAINING, 1234) + 35)]
 
 
 @pytest.mark.parametrize('job_name, expected', [('actor', '-1'),

@@ -60,8 +60,11 @@ def test_what_the_engine_does_not_know_is_said_in_its_words(fake, level_name):
     'explore_goal_locations'])
 def test_a_name_like_one_of_dmlab30_is_for_the_engine_to_answer(
     fake, level_name):
-  with pytest.raises(PoolError, match=f'^{level_name}: Invalid levelName flag'):
+  with pytest.raises(PoolError, match=f'^{level_name}: Invalid levelName flag'
+                     ) as caught:
     _make_pool(level_name)
+  assert 'none of the known names (the nearest: ' in str(caught.value)
+  assert 'gym:<id>' in str(caught.value)
 
 
 @pytest.mark.parametrize('job', [
