@@ -1,3 +1,4 @@
+import itertools
 import queue as queue_lib
 import threading
 
@@ -85,6 +86,7 @@ class _FakePool(environments.Pool):
   def send(self, ids, actions):
     if not self._answers_any:
       np.testing.assert_array_equal(ids, self._ids)
+    assert len(ids), 'there is nothing to send'
     assert (self._waiting[ids] == -1).all()
     assert len(set(ids)) == len(ids)
     assert actions.shape == ids.shape and actions.dtype == np.int32
@@ -247,6 +249,84 @@ def test_the_unroll_of_a_replaced_environment_is_dropped():
         assert not any(a[0].any() for a in unroll.agent_outputs)
         assert not unroll.agent_state.c.any()
   assert num_first > len(_LENGTHS) + 5
+
+
+def _output(ids, step=0):
+  """A `StepOutput` of some environments of `_FakePool`, made up."""
+  zeros = np.zeros([len(ids)], np.float32)
+  frames = np.stack([ids, np.full_like(ids, step)], 1).astype(np.float32)
+  return environments.StepOutput(
+      zeros, environments.StepOutputInfo(zeros, zeros.astype(np.int32)),
+      np.zeros([len(ids)], bool), (frames,))
+
+
+def test_environments_that_are_replaced_together_are_different_streams():
+  ids = np.arange(3, dtype=np.int32)
+  entry = _output(ids), actor.initial_output(3, _NUM_ACTIONS)
+  buffer = actor.UnrollBuffer(['a', 'b', 'c'], 1, *entry, ())
+  buffer.append(ids, *entry)
+  old = {unroll.stream for unroll in buffer.append(ids, *entry)}
+  buffer.drop(ids[:2])
+  buffer.append(
+      ids[:2], *tree.map_structure(lambda array: array[:2], entry))
+  unrolls = buffer.append(ids, *entry)
+  new = [unroll.stream for unroll in unrolls]
+  assert len(unrolls) == len(set(new)) == 3
+  assert old & set(new) == {new[2]}
+
+
+def test_every_unroll_has_the_version_of_its_own_first_action():
+  ids = np.array([2, 0, 1], np.int32)
+  entry = _output(ids), actor.initial_output(3, _NUM_ACTIONS)
+  buffer = actor.UnrollBuffer(['a', 'b', 'c'], 1, *entry, ())
+  buffer.append(ids, *entry)
+  buffer.begin(ids, (), np.array([7, 8, 9]))
+  assert [unroll.policy_version for unroll in buffer.append(ids, *entry)] == [
+      7, 8, 9]
+  np.testing.assert_array_equal(buffer.versions(np.arange(3)), [8, 9, 7])
+
+
+def test_a_new_environment_begins_with_its_own_initial_state():
+  """Which need not be zeros, nor that of the others."""
+  initial = networks.LSTMState(
+      *(np.arange(1, 4, dtype=np.float32)[:, np.newaxis] for _ in range(2)))
+  seen = []
+
+  def policy(unused_actions, unused_output, state):
+    seen.append(state.c[:, 0].tolist())
+    output = actor.initial_output(len(state.c), _NUM_ACTIONS)
+    after = tree.map_structure(lambda a: a + 10., state)
+    return output, after, np.zeros([len(state.c)], np.int64)
+
+  acting = actor.Actor(
+      ['level'] * 3, _NUM_ACTIONS, policy, initial, 9, 1, None, None,
+      timing.StageTimes())
+  ids = np.arange(3, dtype=np.int32)
+  nobody = np.zeros([3], bool)
+  for is_first in (~nobody, nobody, ids == 2):
+    acting.act(ids, _output(ids), is_first, nobody)
+  assert seen == [[1, 2, 3], [11, 12, 13], [21, 22, 3]]
+  np.testing.assert_array_equal(initial.c[:, 0], [1, 2, 3])
+
+
+def test_weights_are_refreshed_where_unrolls_begin():
+  """With the versions of the unrolls before these, and for nothing else."""
+  refreshed, versions = [], itertools.count(5)
+
+  def policy(actions, unused_output, state):
+    version = np.full([len(actions)], next(versions), np.int64)
+    return actor.initial_output(len(actions), _NUM_ACTIONS), state, version
+
+  acting = actor.Actor(
+      ['level'] * 2, _NUM_ACTIONS, policy, (), 2, 1, lambda unroll: None, None,
+      timing.StageTimes(),
+      refresh=lambda versions: refreshed.append(versions.tolist()))
+  for step, ids in enumerate([[0, 1], [0], [0, 1], [1]]):
+    ids = np.array(ids, np.int32)
+    first = np.full([len(ids)], step == 0)
+    acting.act(ids, _output(ids), first, np.zeros_like(first))
+  # Environment 0 begins its second unroll while 1 is within its first.
+  assert refreshed == [[0, 0], [5], [5]]
 
 
 class _CountlessFakePool(_FakePool):
@@ -427,12 +507,8 @@ def test_batched_a2c_waits_for_the_unroll_of_a_replaced_environment():
     nonlocal step
     ids = np.array(ids, np.int32)
     first = np.isin(ids, is_first)
-    zeros = np.zeros([len(ids)], np.float32)
-    frames = np.stack([ids, np.full_like(ids, step)], 1).astype(np.float32)
+    output = _output(ids, step)._replace(done=first)
     step += 1
-    output = environments.StepOutput(
-        zeros, environments.StepOutputInfo(zeros, zeros.astype(np.int32)),
-        first, (frames,))
     acted, _ = acting.act(ids, output, first, np.zeros_like(first))
     return sorted(acted.tolist())
 

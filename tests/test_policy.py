@@ -137,6 +137,13 @@ def test_every_call_has_its_own_seed():
   assert sorted(numbers) == list(range(1, 151))
 
 
+def test_forks_draw_different_actions():
+  policy = policy_lib.Policy(_ShowingAgent(), _weights(0), 0, 42, '/cpu:0')
+  fork = policy.fork()
+  actions = [_call(each)[0].action[0] for each in (policy, fork) * 2]
+  assert actions == [0, 1, 2, 3]
+
+
 def test_seeds_are_as_large_as_they_like():
   """That of a resumed run is the user's, and its updates on top."""
   policy = policy_lib.Policy(

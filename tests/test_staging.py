@@ -161,6 +161,7 @@ def test_closed_queue_refuses_everything():
   queue.put(0)
   queue.close()
   queue.close()
+  assert len(queue) == 0  # Nobody keeps them alive.
   with pytest.raises(staging.Closed):
     queue.put(1)
   with pytest.raises(staging.Closed):

@@ -3,6 +3,7 @@
 import glob
 import logging as python_logging
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -81,6 +82,17 @@ def test_it_happens_once(donor, tmp_path):
   other, checkpointer = _start(tmp_path / 'other', seed=9)
   assert _same(_trained(_start(tmp_path, checkpointer.save())[0]),
                _trained(other))
+
+
+def test_a_run_that_was_saved_can_do_without_the_donor(tmp_path):
+  """Even before its first update."""
+  donor, checkpointer = _start(tmp_path / 'donor', seed=7)
+  path = checkpointer.save()
+  _, checkpointer = _start(tmp_path / 'run', path)
+  checkpointer.save()
+  shutil.rmtree(tmp_path / 'donor')
+  again, _ = _start(tmp_path / 'run', path)
+  assert again.steps == 0 and _same(_trained(again), _trained(donor))
 
 
 class _Widened:

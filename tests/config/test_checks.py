@@ -245,6 +245,7 @@ def test_the_first_learner_alone_writes():
     ('collective_hosts', 'a:9000', {}),
     ('collective_hosts', 'a:9000,b', {}),
     ('collective_hosts', 'a:9000,b:65536', {}),
+    ('collective_hosts', 'a:9000,b:0', {}),
     ('collective_hosts', 'a:9000,a:9000', {}),
     ('collective_hosts', 'a:9000,b:8001', {}),
     ('insecure_network', False, {}),
@@ -420,6 +421,12 @@ def test_learners_and_their_actors_may_share_replay(values):
   config = config_lib.resolve(dict(dict(
       level_name='pong', replay_host='a:1', replay_proportion=.5), **values))
   assert not config.is_replay_job and config.shares_replay
+
+
+def test_a_replay_job_may_be_called_the_first():
+  assert config_lib.resolve(dict(
+      level_name='pong', job_name='replay', replay_host='a:1',
+      task=0)).is_replay_job
 
 
 def test_a_replay_job_recomputes_states_of_networks_it_does_not_know():

@@ -119,6 +119,20 @@ def test_what_cannot_work(flags, named):
           f'{named} cannot work: ')
 
 
+def test_replay_may_have_to_be_full_before_the_first_update():
+  assert command_line.resolve(
+      '--agent=reactor', '--level_name=pong', '--replay_steps=10000'
+      ).replay_min_steps == 10_000
+
+
+def test_every_learner_fills_a_replay_of_its_own():
+  flags = ('--agent=reactor', '--level_name=pong', '--replay_min_steps=7000',
+           '--insecure_network', '--task=0')
+  for hosts, count in ('a:1', 1), ('a:1,b:2', 2):
+    config = command_line.resolve(*flags, f'--learner_hosts={hosts}')
+    assert config.frames_before_updates == 7000 * 4 * count
+
+
 def test_unrolls_may_come_one_by_one():
   assert command_line.resolve(
       '--agent=reactor', '--level_name=pong', '--queue_capacity=1',

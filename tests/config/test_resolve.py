@@ -141,6 +141,15 @@ def test_actors_follow_cores_and_batch(
   assert resolve(level_name='explore_goal_locations_small').num_actors == 4
 
 
+def test_actors_of_jobs_follow_no_cores(monkeypatch):
+  """An actor job has --envs_per_actor, and a learner job may have no actor."""
+  default = config_lib.SETTINGS['num_actors'].default
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(64))
+  for job_name in 'actor', 'learner':
+    assert resolve(level_name='pong', task=0, job_name=job_name
+                  ).num_actors == default
+
+
 @pytest.mark.parametrize('cores, num_pools, expected', [
     (1, 0, 57), (2, 0, 57), (4, 0, 57), (8, 0, 114), (64, 0, 114), (2, 2, 114)])
 def test_atari57_has_as_many_actors_of_each_game(

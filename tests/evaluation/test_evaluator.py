@@ -106,6 +106,16 @@ def test_every_so_many_frames(evaluator, played):
   assert evaluator.reports == [120, 200, 320, 400]
 
 
+def test_of_a_large_step_there_is_one_evaluation(evaluator, played):
+  """Though it has reached several multiples."""
+  played.may_end.release(9)
+  _begin(evaluator)
+  for frames in 350, 360, 390, 400:
+    _offer(evaluator, frames)
+    _wait_until_idle(evaluator)
+  assert evaluator.reports == [350, 400]
+
+
 def test_training_never_waits(evaluator, played):
   """What is due while another is played waits for its end; the last counts."""
   _begin(evaluator)
@@ -137,6 +147,27 @@ def test_the_end_does_not_wait(evaluator):
   evaluator.close()
   assert time.monotonic() - start < 10.
   assert evaluator.reports == []
+
+
+def test_the_end_does_not_wait_for_environments(evaluator, monkeypatch):
+  """They may be stuck, until their pool is closed."""
+  is_stuck, is_closed = threading.Event(), threading.Event()
+
+  class Pool:
+    close = is_closed.set
+
+  def play_level(config, policy, agent, on_pool):
+    on_pool(Pool)
+    is_stuck.set()
+    is_closed.wait(5.)
+    raise environments.PoolError('The pool is closed.')
+
+  monkeypatch.setattr(play, 'play_level', play_level)
+  _begin(evaluator)
+  _offer(evaluator, 100)
+  assert is_stuck.wait(_TIMEOUT_SECONDS)
+  evaluator.close()
+  assert is_closed.is_set() and evaluator.reports == []
 
 
 @pytest.mark.usefixtures('played')

@@ -99,6 +99,10 @@ def test_write_scores(tmp_path):
               episode_returns=[400.0], episode_frames=[0])))
 
 
+def test_two_episodes_have_an_error():
+  assert _level('a', 1, 4)['a']['standard_error'] == pytest.approx(1.5)
+
+
 def test_scores_are_replaced_at_once(tmp_path, monkeypatch):
   """A reader sees the old file or the new one, and an error leaves the old."""
   path = tmp_path / 'test_scores.json'

@@ -1,12 +1,14 @@
 """Locks of files: one holder at a time, also while the file is removed."""
 
 import errno
+import fcntl
 import multiprocessing
 import os
 
 import pytest
 
 from scalable_agent.files import locks
+from scalable_agent.files import open_files
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -66,6 +68,38 @@ def test_racing_holders_that_remove_the_file(tmp_path):
   for process in processes:
     process.join()
   assert (tmp_path / 'lock.count').read_text() == '900'
+
+
+def test_a_file_that_its_holder_removes_meanwhile_is_made_anew(
+    tmp_path, monkeypatch):
+  """What is locked is what others find there, and nothing else stays open."""
+  path, flock = str(tmp_path / 'lock'), fcntl.flock
+  held = [locks.acquire(path, 'them')]
+
+  def release_and_lock(*args):
+    if held:
+      locks.release(path, held.pop())
+    flock(*args)
+
+  num_open = open_files.count()
+  monkeypatch.setattr(fcntl, 'flock', release_and_lock)
+  descriptor = locks.acquire(path, 'me')
+  assert open_files.count() == num_open
+  assert locks.is_held(path)
+  with pytest.raises(locks.Held):
+    locks.acquire(path, 'you')
+  os.close(descriptor)
+
+
+def test_whoever_asks_in_vain_leaves_no_file_open(tmp_path):
+  path = str(tmp_path / 'lock')
+  descriptor = locks.acquire(path, 'me')
+  num_open = open_files.count()
+  assert locks.is_held(path)
+  with pytest.raises(locks.Held):
+    locks.acquire(path, 'you')
+  assert open_files.count() == num_open
+  os.close(descriptor)
 
 
 def test_a_lock_of_another_user_is_held(tmp_path, monkeypatch):

@@ -93,6 +93,32 @@ def test_a_file_that_somebody_removed_begins_anew(tmp_path, is_saved_before):
   assert path.read_text() == 'head\ntwo\n'
 
 
+def test_what_is_there_beyond_the_last_write_is_cut(tmp_path):
+  """It is of a write that failed, whose beginning could not be taken back."""
+  path = tmp_path / 'log'
+  log = log_file.LogFile(path)
+  log.add('one')
+  log.flush()
+  with path.open('a') as f:
+    f.write('a long beginn')
+  log.add('two')
+  log.flush()
+  assert path.read_text() == 'one\ntwo\n'
+
+
+def test_who_asks_for_it_waits_for_the_disk(tmp_path, monkeypatch):
+  """With nothing new to write, too: an earlier flush may not have waited."""
+  synced = []
+  monkeypatch.setattr(os, 'fsync', synced.append)
+  log = log_file.LogFile(tmp_path / 'log')
+  log.add('one')
+  log.flush()
+  assert not synced
+  for count in 1, 2:
+    log.flush(to_disk=True)
+    assert len(synced) == count
+
+
 def _frames_of(line):
   """Of one figure before a comma, as the lines of these tests have it."""
   return int(line[:1]) if line[:1].isdigit() and line[1:2] == b',' else None
@@ -120,3 +146,13 @@ def test_keep_until_keeps_what_the_checkpoint_knows(
   # Where a line was cut, what follows is one with it.
   assert result.startswith(b''.join(kept))
   assert all(line.endswith(b'\n') for line in result.splitlines(True))
+
+
+def test_the_last_frames_are_the_most(tmp_path):
+  """Wherever they are, and whatever is damaged behind them."""
+  path = tmp_path / 'log'
+  assert log_file.last_frames(path, _frames_of) == 0
+  path.write_text('head\n')
+  assert log_file.last_frames(path, _frames_of) == 0
+  path.write_text('head\n5,a\n9,a\n7,a\nx')
+  assert log_file.last_frames(path, _frames_of) == 9

@@ -56,6 +56,20 @@ def test_progress():
           'lag 0.0')
 
 
+@pytest.mark.parametrize('value, expected', [
+    (999.99, '999.99'), (1000., '1000'), (-99_999., '-99999'), (1e5, '100k')])
+def test_a_return_has_as_many_digits_as_fit(value, expected):
+  text = messages.progress_text(1, 1000, 1., _recent(value), 0.)
+  assert f', return {expected} (1), ' in text
+
+
+@pytest.mark.parametrize('lag, expected', [
+    (.04, '0.0'), (9.96, '10.0'), (10., '10'), (123.4, '123')])
+def test_a_lag_below_ten_has_a_decimal(lag, expected):
+  text = messages.progress_text(1, 1000, 1., _recent(1.), lag)
+  assert text.endswith(f', lag {expected}')
+
+
 def test_progress_before_there_is_any():
   assert messages.progress_text(0, 1000, 0., _recent(), 0.) == (
       '0 of 1k (0.0 %), 0 frames/s, time left unknown, no episode yet, lag 0.0')

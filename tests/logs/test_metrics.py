@@ -139,6 +139,18 @@ def test_means_are_over_the_updates_that_have_a_value(tmp_path):
   assert second['relevance_mean'] is None
 
 
+def test_the_mean_lag_is_over_unrolls(tmp_path):
+  """Of which updates have different numbers where some are replayed."""
+  reporter = _reporter(tmp_path)
+  reporter.step(100, LOGS, np.array([3]), ACTIONS)
+  reporter.step(200, LOGS, np.array([], np.int64), ACTIONS)
+  reporter.step(300, LOGS, np.array([0, 1, 0]), ACTIONS)
+  reporter.write(3, {}, {})
+  reporter.close()
+  (metrics,) = _metrics(tmp_path)
+  assert (metrics['policy_lag_mean'], metrics['policy_lag_max']) == (1., 3)
+
+
 def test_what_is_not_finite_is_null(tmp_path):
   """The file stays JSON, which has no NaN."""
   reporter = _reporter(tmp_path)

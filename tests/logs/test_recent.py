@@ -52,6 +52,20 @@ def test_of_a_suite_every_level_has_its_last(tmp_path):
   assert len(episodes) == 100
 
 
+def test_of_a_suite_levels_that_are_rare_at_the_end_have_their_last_too(
+    tmp_path):
+  """Those before the many of another level, if they are not enough."""
+  games = atari57.GAMES
+  rows = [(game, 1.) for game in games for _ in range(3)]
+  rows += [(games[5], 2.)] * 500 + [(game, 9.) for game in games]
+  read = recent.RecentEpisodes('atari57')
+  read.add_logged(_logged(tmp_path / 'e.csv', rows))
+  noted = recent.RecentEpisodes('atari57')
+  for game, value in rows:
+    noted.add(trajectories.Episode(game, value, 4))
+  assert read.suite_scores() == noted.suite_scores()
+
+
 def test_a_new_run_has_none(tmp_path):
   episodes = recent.RecentEpisodes('pong')
   episodes.add_logged(str(tmp_path / 'none.csv'))

@@ -150,9 +150,24 @@ def test_a_claim_clears_away_what_the_killed_left(tmp_path):
     assert os.listdir(config.logdir) == ['lock']
 
 
+@pytest.mark.parametrize('name', [
+    'config.json', 'checkpoint', 'metrics.jsonl', 'episodes.csv',
+    'evaluations.csv'])
+def test_what_is_in_the_place_of_a_file_is_named(tmp_path, name):
+  """Before a run has trained what it could not write."""
+  config = _config(tmp_path)
+  path = os.path.join(config.logdir, name)
+  os.makedirs(path)
+  with pytest.raises(config_lib.ConfigError) as caught:
+    with logdir_lib.claim(config):
+      pass
+  assert str(caught.value).startswith(f'{path} is no file')
+  assert os.listdir(config.logdir) == [name]
+
+
 @pytest.mark.parametrize('number, works', [
-    (errno.ENOLCK, True), (errno.EOPNOTSUPP, True), (errno.EACCES, False),
-    (errno.ENOSPC, False)])
+    (errno.ENOLCK, True), (errno.EOPNOTSUPP, True), (errno.ENOSYS, True),
+    (errno.EACCES, False), (errno.ENOSPC, False)])
 def test_only_where_there_are_no_locks_a_run_goes_without(
     tmp_path, monkeypatch, number, works):
   def acquire(*unused_args):
@@ -187,7 +202,7 @@ def test_logs_without_a_checkpoint_are_refused(tmp_path, name, content, is_new):
 
 def test_a_directory_for_everybody_is_warned_of(tmp_path, caplog):
   config = _config(tmp_path, logdir=tmp_path)
-  for mode, count in (0o755, 0), (0o777, 1):
+  for mode, count in (0o755, 0), (0o775, 0), (0o777, 1):
     tmp_path.chmod(mode)
     with caplog.at_level(logging.WARNING), logdir_lib.claim(config):
       pass
@@ -284,3 +299,17 @@ def test_a_config_json_is_whole_at_any_time(tmp_path, monkeypatch):
   with pytest.raises(config_lib.ConfigError, match='No space left on device'):
     _prepare(_config(tmp_path, learning_rate=.1), _FACTS)
   assert _written(config) == before
+
+
+def test_a_config_json_is_on_the_disk_before_it_has_its_name(
+    tmp_path, monkeypatch):
+  """Otherwise a machine that fails may leave an empty one."""
+  config, done = _config(tmp_path), []
+  os.makedirs(config.logdir)
+  fsync, replace = os.fsync, os.replace
+  monkeypatch.setattr(
+      os, 'fsync', lambda file: [done.append('fsync'), fsync(file)])
+  monkeypatch.setattr(
+      os, 'replace', lambda *paths: [done.append('replace'), replace(*paths)])
+  logdir_lib.write(config, _FACTS)
+  assert done == ['fsync', 'replace']

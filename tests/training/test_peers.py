@@ -13,7 +13,9 @@ from scalable_agent.process import progress
 from scalable_agent.process import timing
 from scalable_agent.training import collectives
 from scalable_agent.training import loop
+from scalable_agent.training import not_finite
 from scalable_agent.training import peers as peers_lib
+from scalable_agent.training import run as run_lib
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -55,8 +57,9 @@ class _FakeRun:
   reporter = metrics.Forwarder()
   learner = None
 
-  def __init__(self, batches, due=peers_lib.Due(False, False)):
+  def __init__(self, batches, due=peers_lib.Due(False, False), skipped=()):
     self._batches = list(batches)
+    self._skipped = skipped
     self._due = due
     self._num_calls = 0
     self.times = timing.StageTimes()
@@ -80,7 +83,7 @@ class _FakeRun:
 
   def train_on(self, batch):
     self.trained.append(batch)
-    return dict(skipped=0)
+    return dict(skipped=float(batch in self._skipped))
 
   def due(self):
     return self._due
@@ -92,7 +95,7 @@ class _FakeRun:
     self.written.append('save')
 
   def finish(self):
-    pass
+    self.written.append('finish')
 
 
 def _together(function):
@@ -153,6 +156,46 @@ def test_one_that_stops_stops_all(stopped, has_batch):
   assert _together(learn) == [[1, 2]] * _NUM_LEARNERS
 
 
+@pytest.mark.parametrize('num_steps', [2, 3])
+def test_actors_hear_of_the_end_of_training_and_of_no_other(num_steps):
+  run = _FakeRun([1, 2])
+  peers = peers_lib.Alone()
+  peers.poll_seconds = .5
+  _learn(peers, run, threading.Event(), num_steps)
+  assert run.trained == [1, 2]
+  assert run.written == ['finish'] * (num_steps == 2)
+
+
+def test_episodes_are_shared_once_more_at_the_end():
+  """Those since the last report would be lost."""
+  run, shared = _FakeRun([1]), []
+  run.num_steps = 1
+  peers = peers_lib.Alone()
+  peers.poll_seconds = .5
+  peers.share_episodes = shared.append
+  loop.loop(None, run, peers, threading.Event(), progress.ProgressLine())
+  assert run.trained == [1] and shared == [run.reporter]
+
+
+@pytest.mark.parametrize('skipped, last, is_error', [
+    ([1, 2, 4, 5, 6, 7], 6, True), ([6, 7, 8], 8, True),
+    ([2, 3, 5, 6, 8], 8, False)])
+def test_a_run_ends_after_so_many_skipped_updates_in_a_row(
+    monkeypatch, skipped, last, is_error):
+  monkeypatch.setattr(loop, 'MAX_SKIPPED_UPDATES', 3)
+  monkeypatch.setattr(not_finite, 'explain', lambda config, count, batch: (
+      f'{count} in a row, the last is {batch}'))
+  run = _FakeRun([(number,) for number in range(1, 9)],
+                 skipped=[(number,) for number in skipped])
+  peers = peers_lib.Alone()
+  peers.poll_seconds = .5
+  trained, error = _learn(peers, run, threading.Event(), 8)
+  assert len(trained) == last
+  assert isinstance(error, run_lib.TrainingError) == is_error
+  if is_error:
+    assert str(error) == f'3 in a row, the last is {last}'
+
+
 @pytest.mark.parametrize('failing', range(_NUM_LEARNERS))
 def test_one_that_fails_stops_all_and_is_named(failing):
   failure = RuntimeError('no environments')
@@ -175,7 +218,7 @@ def test_the_first_learners_clock_decides_what_is_written(report, save):
     run = _FakeRun([1], peers_lib.Due(report, save) if task == 0 else
                    peers_lib.Due(not report, not save))
     _learn(peers, run, threading.Event(), 1)
-    return run.written
+    return run.written[:-1]  # Without the end.
 
   # The logs of what is saved are written before.
   expected = ['report'] + ['save'] * save
@@ -231,6 +274,27 @@ def test_what_means_that_a_learner_is_gone(error, message, named):
   with pytest.raises(peers_lib.PeerError) as caught:
     peers.check(error(None, None, message))
   assert str(caught.value).startswith(named)
+
+
+@pytest.mark.parametrize('lost_at', [1, 2, None])
+def test_who_ends_waits_for_all_and_for_their_word_that_they_know(lost_at):
+  """Who is lost only then has ended well, and knew that all were there."""
+  sums = []
+
+  class Collectives(_FakeCollectives):
+
+    def sum(self, values):
+      sums.append(values)
+      if len(sums) == lost_at:
+        raise peers_lib.PeerError('gone')
+
+  peers = peers_lib.Peers(Collectives(1, None))
+  if lost_at == 1:
+    with pytest.raises(peers_lib.PeerError):
+      peers.finish()
+  else:
+    peers.finish()
+    assert len(sums) == 2
 
 
 def test_weights_hash():

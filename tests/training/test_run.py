@@ -111,6 +111,14 @@ def test_nothing_is_written_before_the_first_batch(tmp_path):
   assert os.listdir(tmp_path) == []
 
 
+def test_logs_that_have_lost_their_checkpoints_are_left_alone(tmp_path):
+  line = '{"frames": 30}\n'
+  (tmp_path / 'metrics.jsonl').write_text(line)
+  with pytest.raises(config_lib.ConfigError, match='has logs .* no checkpoint'):
+    _make_run(tmp_path)
+  assert (tmp_path / 'metrics.jsonl').read_text() == line
+
+
 def test_the_logs_belong_to_a_checkpoint_from_the_start(tmp_path):
   run, _ = _make_run(tmp_path)
   try:
@@ -120,6 +128,70 @@ def test_the_logs_belong_to_a_checkpoint_from_the_start(tmp_path):
     assert not (tmp_path / 'metrics.jsonl').exists()
   finally:
     run.close()
+
+
+def test_twenty_episodes_are_filmed_over_a_run_and_one_at_its_start(
+    tmp_path, monkeypatch):
+  run, _ = _make_run(tmp_path, '--total_environment_frames=1000')
+  try:
+    starts = []
+    monkeypatch.setattr(run._actors, 'start_film', lambda: starts.append(
+        run.learner.frames))
+    for frames in 0, 30, 49, 50, 99, 210, 220, 1000:
+      run.learner.num_environment_frames.assign(frames)
+      for _ in range(2):
+        run.report()
+    assert starts == [0, 50, 210, 1000]
+  finally:
+    run.close()
+
+
+def test_what_a_run_reports_of_its_updates(tmp_path, monkeypatch):
+  """Actions that were taken there, and how many acted at a time."""
+  run, _ = _make_run(tmp_path)
+  try:
+    actions, gauges = [], []
+    monkeypatch.setattr(run.reporter, 'step', lambda frames, logs, lags, taken:
+                        actions.append(taken))
+    monkeypatch.setattr(run.reporter, 'write', lambda steps, values, *args:
+                        gauges.append(values))
+    monkeypatch.setattr(run, 'take_batch_sizes', lambda: {1: 3, 6: 1})
+    staged = run.next_batch(signals.Stop())
+    run.train_on(staged)
+    run.report()
+    np.testing.assert_array_equal(
+        actions[0], staged[0].unrolls.agent_outputs.action[1:])
+    assert gauges[0]['inference_batch_mean'] == 9 / 4
+  finally:
+    run.close()
+
+
+def test_a_checkpoint_is_due_so_long_after_the_last_one(tmp_path, monkeypatch):
+  run, _ = _make_run(tmp_path, '--save_checkpoint_secs=100')
+  try:
+    now = [time.monotonic()]
+    monkeypatch.setattr(time, 'monotonic', lambda: now[0])
+    assert not run.due().save
+    for _ in range(2):
+      now[0] += 101.
+      assert run.due().save
+      run.save()
+      assert not run.due().save
+      now[0] += 90.
+      assert not run.due().save
+  finally:
+    monkeypatch.undo()
+    run.close()
+
+
+def test_what_was_not_reported_is_written_at_the_end(tmp_path):
+  run, _ = _make_run(tmp_path)
+  try:
+    _train(run, 2)
+  finally:
+    run.close()
+  (line,) = (tmp_path / 'metrics.jsonl').read_text().splitlines()
+  assert json.loads(line)['learner_steps'] == 2
 
 
 def test_a_directory_that_is_gone_for_a_while(tmp_path, caplog):

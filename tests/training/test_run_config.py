@@ -139,9 +139,10 @@ def test_weights_may_come_without_the_newest_checkpoints(tmp_path):
 
 @pytest.mark.parametrize('job', [
     dict(task=0, job_name='actor'), dict(task=3, job_name='actor'),
+    dict(mode='check'),
     dict(task=1, job_name='learner', learner_hosts=['a:1', 'b:2'],
          insecure_network=True, batch_size=2)])
-def test_jobs_that_do_not_write_it_do_not_read_it(tmp_path, job):
+def test_starts_that_do_not_write_it_do_not_read_it(tmp_path, job):
   """For them it is another machine's directory, or the default one."""
   _begin(tmp_path, **_GIVEN)
   config = _resolve(tmp_path, level_name='breakout', **job)
