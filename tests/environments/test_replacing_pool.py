@@ -482,6 +482,11 @@ def test_the_first_start_has_a_limit_of_its_own(make_pool):
   assert pool.num_replaced == 0
 
 
+def test_there_need_be_no_limit(make_pool):
+  pool = make_pool([dict()], step_timeout_seconds=float('inf'))
+  assert pool.recv().ids.tolist() == [0]
+
+
 def test_a_first_start_that_takes_too_long_ends_the_pool(make_pool):
   pool = make_pool([dict(seconds=1000.)], 'slow_to_start',
                    step_timeout_seconds=LONG, start_timeout_seconds=2.)

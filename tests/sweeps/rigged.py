@@ -1,15 +1,19 @@
-"""An environment whose returns follow from its seed alone."""
+"""An environment whose returns follow from the seed of its run alone."""
 
 import time
 
 import gymnasium
 import numpy as np
 
+from scalable_agent.config import seeds
+
 _STEPS = 5
+# Those of a run of seed 1 with one environment, wherever it goes on.
+_WORSE = {seeds.derive(1, seeds.TRAINING, frames) for frames in range(1000)}
 
 
 class Rigged(gymnasium.Env):
-  """Episodes of 5 steps, each rewarded with 1, or 2 from the seed 1000 on."""
+  """Episodes of 5 steps, each rewarded with 1 in a run of seed 1, else with 2."""
 
   observation_space = gymnasium.spaces.Box(0., 1., (3,), np.float32)
   action_space = gymnasium.spaces.Discrete(2)
@@ -18,7 +22,7 @@ class Rigged(gymnasium.Env):
   def reset(self, seed=None, options=None):
     super().reset(seed=seed)
     if self._reward is None:
-      self._reward = 1. + (seed >= 1000)
+      self._reward = 1. if seed in _WORSE else 2.
     self._step = 0
     return np.zeros(3, np.float32), {}
 

@@ -10,6 +10,8 @@ from scalable_agent.environments.pools import process_pool
 from scalable_agent.process import timing
 
 _KILL_GRACE_SECONDS = 10.0
+# A limit may be infinite, which no system call takes.
+_LONGEST_WAIT_SECONDS = 60.
 # Added to the seed of what is started anew, once per time. More than there are
 # environments in a run.
 _SEED_STEP = 15_485_863
@@ -117,7 +119,7 @@ class ReplacingProcessPool(process_pool.ProcessPool):
   def _poll(self, timeout):
     self._forgive_standstill()
     left = self._next_check - time.monotonic()
-    longest = max(0., left)
+    longest = max(0., min(left, _LONGEST_WAIT_SECONDS))
     has_more = super()._poll(
         longest if timeout is None else min(timeout, longest))
     # No sooner, for what was polled may have more to say of what is lost.
