@@ -129,7 +129,7 @@ def _our_caller(messages, port, unrolls_per_call):
 Side = collections.namedtuple('Side', 'make_server make_caller')
 SIDES = dict(
     plain=Side(functools.partial(_bare_server, lambda message: b''),
-                _bare_caller),
-    echo=Side(functools.partial(_bare_server, lambda message: message),
                _bare_caller),
+    echo=Side(functools.partial(_bare_server, lambda message: message),
+              _bare_caller),
     ours=Side(_our_server, _our_caller))

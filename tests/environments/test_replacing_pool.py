@@ -76,6 +76,14 @@ def _set_timeout(pool, seconds):
   pool._next_check = time.monotonic()
 
 
+def _step_until(condition, driver, i):
+  """Steps an environment until something is so."""
+  deadline = time.monotonic() + LONG
+  while not condition():
+    driver.step(i)
+    assert time.monotonic() < deadline
+
+
 _FIRST = (0., 0., 0, True, True, False)
 
 
@@ -108,10 +116,7 @@ def test_killed_while_an_action_is_awaited(make_pool, wait):
   driver.recv(1)
   driver.step(0)
   os.kill(pid, signal.SIGKILL)
-  deadline = time.monotonic() + LONG
-  while wait and not pool._early_ids:
-    driver.step(1)
-    assert time.monotonic() < deadline
+  _step_until(lambda: pool._early_ids or not wait, driver, 1)
   output = driver.step(0, action=4)
   assert output[:8] == _FIRST + (0, 0)
   assert driver.step(0, action=4)[:8] == (
@@ -126,15 +131,10 @@ def test_killed_again_while_an_action_is_awaited(make_pool):
   driver.recv(1)
   driver.step(0)
   os.kill(first, signal.SIGKILL)
-  deadline = time.monotonic() + LONG
-  while not pool._early_ids:
-    driver.step(1)
-    assert time.monotonic() < deadline
+  _step_until(lambda: pool._early_ids, driver, 1)
   second = pool._workers[0]._process.pid
   os.kill(second, signal.SIGKILL)
-  while pool.num_replaced < 2:
-    driver.step(1)
-    assert time.monotonic() < deadline
+  _step_until(lambda: pool.num_replaced == 2, driver, 1)
   output = driver.step(0, action=4)
   assert output[:8] == _FIRST + (0, 0)
   assert output[-1] not in (first, second)

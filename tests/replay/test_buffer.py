@@ -12,6 +12,7 @@ import pytest
 from scalable_agent.replay import buffer as buffer_lib
 from scalable_agent.replay import packed_unrolls
 from scalable_agent.replay import ring
+from tests.replay import races
 from tests.replay import unrolls
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -149,25 +150,8 @@ def test_whoever_is_in_the_middle_keeps_others_out(monkeypatch, within, method):
       draw=lambda: buffer.sample(1), take_gauges=buffer.take_gauges,
       sample=lambda: buffer.sample(1),
       extend=lambda: buffer.extend([unrolls.make(2)]))
-  is_inside, may_go_on = threading.Event(), threading.Event()
-  call = getattr(buffer._ring, within)
-
-  def call_slowly(*args):
-    is_inside.set()
-    assert may_go_on.wait(30)
-    return call(*args)
-
-  monkeypatch.setattr(buffer._ring, within, call_slowly)
-  threads = [threading.Thread(target=calls[name]) for name in (within, method)]
-  threads[0].start()
-  assert is_inside.wait(30)
-  threads[1].start()
-  threads[1].join(.2)
-  assert threads[1].is_alive()
-  may_go_on.set()
-  for thread in threads:
-    thread.join(30)
-    assert not thread.is_alive()
+  races.check_waits(
+      monkeypatch, buffer._ring, within, calls[within], calls[method])
 
 
 class _Unroll:

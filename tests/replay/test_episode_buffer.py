@@ -1,7 +1,6 @@
 """Which episodes a buffer finds in unrolls, and which it draws."""
 
 import collections
-import threading
 
 import hypothesis
 from hypothesis import strategies as st
@@ -13,6 +12,7 @@ from scalable_agent.replay import episode_buffer
 from scalable_agent.replay import packed_unrolls
 from tests import stacks
 from tests.replay import episodes
+from tests.replay import races
 
 
 def _whole(play, num_unrolls, length, oldest=0):
@@ -211,25 +211,8 @@ def test_whoever_is_in_the_middle_keeps_others_out(monkeypatch, within, method):
   extend = lambda: buffer.extend([play.unroll(3, 5)])
   calls = dict(append=extend, extend=extend, take_gauges=buffer.take_gauges,
                draw=lambda: buffer.draw(1))
-  is_inside, may_go_on = threading.Event(), threading.Event()
-  call = getattr(buffer._ring, within)
-
-  def call_slowly(*args):
-    is_inside.set()
-    assert may_go_on.wait(30)
-    return call(*args)
-
-  monkeypatch.setattr(buffer._ring, within, call_slowly)
-  threads = [threading.Thread(target=calls[name]) for name in (within, method)]
-  threads[0].start()
-  assert is_inside.wait(30)
-  threads[1].start()
-  threads[1].join(.2)
-  assert threads[1].is_alive()
-  may_go_on.set()
-  for thread in threads:
-    thread.join(30)
-    assert not thread.is_alive()
+  races.check_waits(
+      monkeypatch, buffer._ring, within, calls[within], calls[method])
 
 
 def test_unrolls_are_kept_packed_and_without_core_states():

@@ -9,6 +9,7 @@ from scalable_agent import staging
 from scalable_agent.process import timing
 from scalable_agent.replay import prioritized_sequences
 from scalable_agent.replay import sequence_store
+from tests.replay import races
 from tests.replay import streams as streams_lib
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -138,28 +139,11 @@ def test_weights_undo_the_priorities():
 def test_whoever_is_in_the_middle_keeps_others_out(monkeypatch, within, method):
   replay = _replay(_Acting(), min_steps=60, steps_per_update=_T)
   batch = replay.get(4)
-  is_inside, may_go_on = threading.Event(), threading.Event()
-  call = getattr(replay._store, within)
-
-  def call_slowly(*args):
-    is_inside.set()
-    assert may_go_on.wait(30)
-    return call(*args)
-
-  monkeypatch.setattr(replay._store, within, call_slowly)
   others = {'update': lambda: replay.update(
       batch.keys, np.ones([4], np.float32)), 'take_gauges': replay.take_gauges}
-  threads = [threading.Thread(target=replay.get, args=[4]),
-             threading.Thread(target=others[method])]
-  threads[0].start()
-  assert is_inside.wait(30)
-  threads[1].start()
-  threads[1].join(.2)
-  assert threads[1].is_alive()
-  may_go_on.set()
-  for thread in threads:
-    thread.join(30)
-    assert not thread.is_alive()
+  races.check_waits(
+      monkeypatch, replay._store, within, lambda: replay.get(4),
+      others[method])
 
 
 def test_the_largest_weight_is_of_all_batches_since_the_last_gauges():

@@ -9,6 +9,7 @@ import pytest
 from scalable_agent import staging
 from scalable_agent.replay import buffer
 from scalable_agent.replay import replayed_queue
+from tests.replay import races
 from tests.replay import unrolls
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -234,26 +235,9 @@ def test_a_batch_counts_as_a_whole(monkeypatch):
   """Nobody takes a part of it between the two counts."""
   mixed = _mixed(_filled(range(6)), 4, 1)
   mixed.get(2)
-  is_inside, may_go_on = threading.Event(), threading.Event()
-  reset = mixed._reset_counts
-
-  def reset_slowly():
-    is_inside.set()
-    assert may_go_on.wait(30)
-    reset()
-
-  monkeypatch.setattr(mixed, '_reset_counts', reset_slowly)
   gauges = []
-  threads = [threading.Thread(target=lambda: gauges.append(
-      mixed.take_gauges())), threading.Thread(target=mixed.get, args=[2])]
-  threads[0].start()
-  assert is_inside.wait(30)
-  threads[1].start()
-  threads[1].join(.2)
-  assert threads[1].is_alive()
-  may_go_on.set()
-  for thread in threads:
-    thread.join(30)
-    assert not thread.is_alive()
+  races.check_waits(
+      monkeypatch, mixed, '_reset_counts',
+      lambda: gauges.append(mixed.take_gauges()), lambda: mixed.get(2))
   gauges.append(mixed.take_gauges())
   assert [each['replayed_share'] for each in gauges] == [.5, .5]
