@@ -5,6 +5,7 @@ Nothing here needs an emulator or TensorFlow to be imported.
 """
 
 import difflib
+import re
 
 from scalable_agent.environments.pools import shown_pool
 from scalable_agent.suites import atari
@@ -20,6 +21,8 @@ SUITES = (gym.SUITE, synthetic.SUITE, atari.SUITE, dmlab.SUITE)
 
 # Names that are as similar as this to a known one are taken for a mistake.
 _SIMILARITY = .75
+# The id of an environment of Gymnasium, which no level of DeepMind Lab is like.
+_GYM_ID = re.compile(r'\w+-v\d+')
 # Of a pool that has one environment.
 ONE_ENVIRONMENT = PoolLayout(1, 1, 1, 1, 1)
 
@@ -29,7 +32,8 @@ def find(level_name):
 
   Args:
     level_name: A string. What no suite knows is a level of DeepMind Lab, to
-      which users add their own, unless it is similar to one of `Suite.names`.
+      which users add their own, unless it is similar to one of `Suite.names`
+      or looks like the id of an environment of Gymnasium.
 
   Returns:
     A `Suite`.
@@ -45,15 +49,22 @@ def find(level_name):
         'is no known level. Expected an Atari game in snake case (pong, '
         'space_invaders), atari57 for all of them, gym:<id> '
         '(gym:CartPole-v1), dmlab30 or a level of DeepMind Lab.')
-  nearest = difflib.get_close_matches(
-      level_name, [name for suite in SUITES for name in suite.names],
-      cutoff=_SIMILARITY)
+  nearest = _nearest(level_name)
   if nearest:
     raise LookupError(
         f'is no known level. Did you mean {" or ".join(nearest)}? (Name a '
         'level of your own for DeepMind Lab with its folder: '
         f'my_levels/{level_name}.)')
   return dmlab.SUITE
+
+
+def _nearest(level_name):
+  """Returns the names that a user may have meant, the nearest first."""
+  if _GYM_ID.fullmatch(level_name):
+    return [f'gym:{level_name.removeprefix("gym")}']
+  return difflib.get_close_matches(
+      level_name.casefold(), [name for suite in SUITES for name in suite.names],
+      cutoff=_SIMILARITY)
 
 
 def of(config):

@@ -82,7 +82,7 @@ def _refuse(config):
 def _nearest(level_name):
   """Returns which known levels have such a name, in brackets, '' for none."""
   nearest = difflib.get_close_matches(
-      level_name,
+      level_name.casefold().removeprefix(dmlab30.LEVEL_PREFIX),
       (*atari.SUITE.names, _ALL, *sorted(dmlab30.ALL_LEVELS),
        *_WITHOUT_FOLDER), cutoff=.5)
   return f' (the nearest: {", ".join(nearest)})' if nearest else ''
@@ -102,7 +102,10 @@ def _check_folder(level_name):
   try:
     dmlab.check_engine(level_name)
   except environments.PoolError as e:
-    raise environments.PoolError(f'{e} {_ABOUT_GYM}.') from e
+    # Of DMLab-30 all levels are known.
+    mistake = (f' {level_name} is no known level{_nearest(level_name)}.'
+               if level_name.startswith(dmlab30.LEVEL_PREFIX) else '')
+    raise environments.PoolError(f'{e}{mistake} {_ABOUT_GYM}.') from e
 
 
 def _find_facts(config):
@@ -113,8 +116,10 @@ def _find_facts(config):
     dmlab.check(_levels(config.level_name, True), config.dataset_path)
   elif not _has(config.level_name):
     from absl import logging
-    logging.info('--level_name=%s is no known level, and is taken for one of '
-                 'DeepMind Lab; the actor jobs will tell.', config.level_name)
+    logging.warning(
+        '--level_name=%s is no known level%s, and is taken for one of DeepMind '
+        'Lab; the actor jobs will tell.', config.level_name,
+        _nearest(config.level_name))
   return Facts(dmlab.NUM_ACTIONS,
                dmlab.observation_spec(config.height, config.width))
 

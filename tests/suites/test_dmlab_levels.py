@@ -47,7 +47,7 @@ def test_a_level_that_the_engine_knows_is_played(fake):
 
 
 @pytest.mark.parametrize('level_name', [
-    'my_level', 'my_levels/pogn', 'CartPole-v1', 'ALE/Pong-v5'])
+    'my_level', 'my_levels/pogn', 'ALE/Pong-v5'])
 def test_what_the_engine_does_not_know_is_said_in_its_words(fake, level_name):
   with pytest.raises(PoolError, match=f'^{level_name}: Invalid levelName flag '
                      ) as caught:
@@ -71,7 +71,7 @@ def test_a_name_like_one_of_dmlab30_is_for_the_engine_to_answer(
     dict(), dict(mode='test'), dict(mode='test', task=0),
     dict(task=0, job_name='actor')])
 @pytest.mark.parametrize('level_name, nearest', [
-    ('no_such_level', None), ('CartPole-v1', None),
+    ('no_such_level', None), ('LT_chasm', 'lt_chasm'),
     ('bongo', 'boxing, pong, bowling'), ('lt_chasms', 'lt_chasm'),
     ('explore_goal_locations', 'explore_goal_locations_small, '
      'explore_goal_locations_large')])
@@ -102,6 +102,15 @@ def test_without_an_engine_a_name_with_a_folder_may_mean_something_else(
 
 
 @pytest.mark.parametrize('mode', ['train', 'test'])
+def test_without_an_engine_a_level_that_dmlab30_lacks_has_its_nearest_named(
+    no_engine, mode):
+  with pytest.raises(PoolError, match=(
+      'contributed/dmlab30/rooms_watermase is no known level '
+      r'\(the nearest: rooms_watermaze')):
+    _make_environment('contributed/dmlab30/rooms_watermase', mode)
+
+
+@pytest.mark.parametrize('mode', ['train', 'test'])
 @pytest.mark.parametrize('level_name', [
     'rooms_watermaze', 'contributed/dmlab30/rooms_watermaze',
     'nav_maze_static_01', 'dmlab30'])
@@ -121,17 +130,22 @@ def _make_environment(level_name, mode):
     suites.make_pools(config, suites.choose_layout(config, 1), seed=1)
 
 
-@pytest.mark.parametrize('level_name, is_known', [
-    ('my_level', False), ('explore_goal_locations', False),
-    ('demos/extra_entities', True), ('rooms_watermaze', True),
-    ('seekavoid_arena_01', True), ('dmlab30', True)])
+@pytest.mark.parametrize('level_name, warned', [
+    ('my_level', ''), ('rooms_watermase', ' (the nearest: rooms_watermaze, '),
+    ('demos/extra_entities', None), ('rooms_watermaze', None),
+    ('seekavoid_arena_01', None), ('dmlab30', None)])
 def test_a_learner_whose_actors_are_elsewhere_needs_no_engine(
-    no_engine, caplog, level_name, is_known):
+    no_engine, caplog, level_name, warned):
   with caplog.at_level(logging.INFO, logger='absl'):
     facts = suites.find_facts(config_lib.resolve(
         dict(level_name=level_name, task=0, height=4, width=8)))
   assert facts.num_actions == 9
   assert facts.observation_spec[0].shape == (4, 8, 3)
-  assert caplog.messages == ([] if is_known else [
-      f'--level_name={level_name} is no known level, and is taken for one of '
-      'DeepMind Lab; the actor jobs will tell.'])
+  if warned is None:
+    assert not caplog.messages
+  else:
+    (message,) = caplog.messages
+    assert message.startswith(
+        f'--level_name={level_name} is no known level{warned}')
+    assert message.endswith(
+        ', and is taken for one of DeepMind Lab; the actor jobs will tell.')

@@ -32,7 +32,6 @@ from scalable_agent.suites import atari
     ('contributed/psychlab/harlow', 'dmlab'),
     ('my_levels/pogn', 'dmlab'),
     ('my_level', 'dmlab'),
-    ('CartPole-v1', 'dmlab'),
     # Like levels of DMLab-30, but who has the engine may have these too.
     ('explore_object_rewards_none', 'dmlab'),
     ('lasertag_one_opponent_medium', 'dmlab'),
@@ -56,7 +55,10 @@ def test_every_name_that_is_offered_is_its_suites():
     ('pogn', 'pong'), ('Pong', 'pong'), ('SpaceInvaders', 'space_invaders'),
     ('space-invaders', 'space_invaders'), ('montezumas_revenge',
                                            'montezuma_revenge'),
-    ('atari-57', 'atari57'), ('dmlab-30', 'dmlab30')])
+    ('atari-57', 'atari57'), ('dmlab-30', 'dmlab30'), ('PONG', 'pong'),
+    ('DMLAB30', 'dmlab30'), ('ATARI57', 'atari57'),
+    ('CartPole-v1', 'gym:CartPole-v1'),
+    ('gymCartPole-v1', 'gym:CartPole-v1')])
 def test_a_name_that_is_nearly_a_known_one_is_a_mistake(typo, meant):
   with pytest.raises(LookupError) as caught:
     suites.find(typo)
