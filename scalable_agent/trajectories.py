@@ -28,7 +28,7 @@ Gradient.__doc__ = """The gradient of an unroll's loss.
 ActorOutput = collections.namedtuple(
     'ActorOutput',
     'level_name agent_state env_outputs agent_outputs policy_version gradient '
-    'stream', defaults=((), ()))
+    'stream', defaults=(np.int64(0), (), ()))
 ActorOutput.__doc__ = """An unroll, or B of them.
 
 Entry t of `agent_outputs` led to entry t of `env_outputs`; entry 0 of both

@@ -79,11 +79,23 @@ def behaviour_relevance(behaviour_policy_logits, target_policy_logits,
           tfp.distributions.Categorical(logits=log_implied)))
 
 
+def is_trusted(relevance, threshold):
+  """Whether a trust region keeps states (LASER, equation 7), bool [T, B].
+
+  Args:
+    relevance: float32 [T, B], of `behaviour_relevance`.
+    threshold: Scalar, b. Infinity keeps all, also where the relevance is
+      infinite.
+  """
+  return (relevance < threshold) | tf.math.is_inf(
+      tf.cast(threshold, tf.float32))
+
+
 def from_logits(behaviour_policy_logits, target_policy_logits, actions,
                 discounts, rewards, values, bootstrap_value,
                 clip_rho_threshold=1.0, clip_pg_rho_threshold=1.0,
-                lambda_=1.0, trust_region_threshold=None,
-                name='vtrace_from_logits'):
+                name='vtrace_from_logits', *, lambda_=1.0,
+                trust_region_threshold=None):
   """V-trace for softmax policies.
 
   The behaviour policy (mu in the paper) took the actions, the target policy
@@ -99,13 +111,13 @@ def from_logits(behaviour_policy_logits, target_policy_logits, actions,
     bootstrap_value: float32 [B], the estimate V(x_T).
     clip_rho_threshold: As in `from_importance_weights`.
     clip_pg_rho_threshold: As in `from_importance_weights`.
+    name: Name scope of the operations.
     lambda_: As in `from_importance_weights`.
     trust_region_threshold: Scalar, b of LASER (see `behaviour_relevance`,
       equation 7). A state whose relevance is b or more is left out: its target
       is its value, its advantage is 0, and traces end there. The paper's text
       prints that those above b are kept, against its own definition. None
       leaves none out.
-    name: Name scope of the operations.
 
   Returns:
     A `VTraceFromLogitsReturns` of float32 [T, B] tensors: `vs` and
@@ -132,10 +144,10 @@ def from_logits(behaviour_policy_logits, target_policy_logits, actions,
       relevance = behaviour_relevance(
           behaviour_policy_logits, target_policy_logits, clip_rho_threshold)
       trusted_log_rhos = tf.where(
-          relevance < trust_region_threshold, log_rhos, -np.inf)
+          is_trusted(relevance, trust_region_threshold), log_rhos, -np.inf)
     returns = from_importance_weights(
         trusted_log_rhos, discounts, rewards, values, bootstrap_value,
-        clip_rho_threshold, clip_pg_rho_threshold, lambda_)
+        clip_rho_threshold, clip_pg_rho_threshold, lambda_=lambda_)
     return VTraceFromLogitsReturns(
         vs=returns.vs,
         pg_advantages=returns.pg_advantages,
@@ -147,8 +159,8 @@ def from_logits(behaviour_policy_logits, target_policy_logits, actions,
 def from_importance_weights(log_rhos, discounts, rewards, values,
                             bootstrap_value,
                             clip_rho_threshold=1.0, clip_pg_rho_threshold=1.0,
-                            lambda_=1.0,
-                            name='vtrace_from_importance_weights'):
+                            name='vtrace_from_importance_weights', *,
+                            lambda_=1.0):
   r"""V-trace from log importance weights.
 
   Equation 1 of the paper, computed backwards by Remark 1:
@@ -173,8 +185,8 @@ def from_importance_weights(log_rhos, discounts, rewards, values,
     clip_pg_rho_threshold: Scalar, the level at which the weights rho_s of the
       policy gradient rho_s (r_s + gamma v_{s+1} - V(x_s)) are truncated (paper,
       section 4.2). None does not truncate.
-    lambda_: Scalar in [0, 1], the additional discount of Remark 2.
     name: Name scope of the operations.
+    lambda_: Scalar in [0, 1], the additional discount of Remark 2.
 
   Returns:
     A `VTraceReturns` of float32 [T, B] tensors through which no gradient flows:

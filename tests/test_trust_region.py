@@ -252,6 +252,19 @@ def test_an_infinite_threshold_is_v_trace_to_the_bit(rho_bar):
                          trust_region_threshold=b) for b in (np.inf, None)))
 
 
+def test_an_infinite_threshold_keeps_what_is_infinitely_far():
+  """As where mu never takes an action that pi takes."""
+  inputs = _random_inputs(seed=2)
+  inputs['behaviour_policy_logits'][0, 0, 1:] = -np.inf
+  inputs['actions'][0, 0] = 0
+  relevance = vtrace.behaviour_relevance(
+      inputs['behaviour_policy_logits'], inputs['target_policy_logits'], 1.)
+  assert np.isinf(relevance[0, 0]) and np.isfinite(relevance[1:]).all()
+  _assert_same(*(
+      vtrace.from_logits(**inputs, trust_region_threshold=b)
+      for b in (np.inf, None)))
+
+
 @pytest.mark.parametrize('rho_bar', [None, .5, 1., 2.])
 def test_on_policy_a_tiny_threshold_is_v_trace_to_the_bit(rho_bar):
   inputs = _random_inputs(seed=3)

@@ -1,3 +1,5 @@
+import inspect
+
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
@@ -372,6 +374,18 @@ def _logits_inputs():
       behaviour_policy_logits=3 * rng.normal(size=shape + (6,)).astype('f'),
       target_policy_logits=3 * rng.normal(size=shape + (6,)).astype('f'),
       actions=rng.integers(6, size=shape).astype(np.int32))
+
+
+def test_arguments_have_the_order_of_the_released_code():
+  names = list(inspect.signature(vtrace.from_logits).parameters)
+  assert names[:10] == [
+      'behaviour_policy_logits', 'target_policy_logits', 'actions', 'discounts',
+      'rewards', 'values', 'bootstrap_value', 'clip_rho_threshold',
+      'clip_pg_rho_threshold', 'name']
+  names = list(inspect.signature(vtrace.from_importance_weights).parameters)
+  assert names[:8] == [
+      'log_rhos', 'discounts', 'rewards', 'values', 'bootstrap_value',
+      'clip_rho_threshold', 'clip_pg_rho_threshold', 'name']
 
 
 def test_from_logits():

@@ -64,7 +64,8 @@ def from_logits(correction, q_estimate, behaviour_policy_logits,
   returns = vtrace.from_logits(
       behaviour_policy_logits, target_policy_logits, actions, discounts,
       rewards, values, bootstrap_value, clip_rho_threshold,
-      clip_pg_rho_threshold, lambda_, trust_region_threshold)
+      clip_pg_rho_threshold, lambda_=lambda_,
+      trust_region_threshold=trust_region_threshold)
   if correction == 'vtrace' and q_estimate == 'target':
     return returns
 

@@ -122,7 +122,8 @@ def _relevance_of_replayed(settings, behaviour_logits, policy_logits,
   """Of replayed states the mean relevance, and the share that is left out."""
   relevance = vtrace.behaviour_relevance(
       behaviour_logits, policy_logits, settings.clip_rho_threshold)
-  is_rejected = ~(relevance < settings.trust_region_threshold)
+  is_rejected = ~vtrace.is_trusted(
+      relevance, settings.trust_region_threshold)
   is_replayed = tf.broadcast_to(is_replayed, tf.shape(relevance))
   count = lambda mask: tf.reduce_sum(tf.cast(mask, tf.float32))
   num_steps = count(is_replayed)
