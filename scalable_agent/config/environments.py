@@ -42,7 +42,7 @@ class EnvironmentSettings:
       False, 'Use all 18 actions of Atari instead of the game\'s own. '
       '(atari57: yes. gym: unused.)', _WEIGHTS | _STEPS | settings.AGENT)
   environment_timeout_secs: float = setting(
-      600., 'Seconds for a step, the start of an episode, or the making of an '
+      480., 'Seconds for a step, the start of an episode, or the making of an '
       'environment. One that takes longer hangs, and is replaced; several that '
       'share a process are replaced together. (Atari: unused.)',
       settings.NOWHERE, settings.POSITIVE)

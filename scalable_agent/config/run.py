@@ -39,7 +39,7 @@ class RunSettings:
       'level, as test mode does, while training goes on. 0 evaluates never.',
       settings.NOWHERE, settings.NOT_NEGATIVE)
   batch_timeout_secs: float = setting(
-      1200., 'Seconds without a batch after which training gives up, from when '
+      600., 'Seconds without a batch after which training gives up, from when '
       'the environments of this process have started. Less than '
       '--environment_timeout_secs and no environment that hangs is replaced.',
       settings.NOWHERE, settings.POSITIVE)

@@ -34,7 +34,7 @@ _DEFAULTS = dict(
     clip_pg_rho_threshold=1., vtrace_lambda=1., replay_proportion=0.,
     replay_capacity=10_000, replay_state='stored', train_on_new=True,
     entropy_on_replay=True, trust_region_threshold=0., channel_multiplier=1,
-    environment_timeout_secs=600., environment_start_timeout_secs=3600.,
+    environment_timeout_secs=480., environment_start_timeout_secs=3600.,
     dataset_path='', runfiles_path='', level_cache_dir='',
     level_name='explore_goal_locations_small', width=96, height=72,
     full_action_set=False, network='deep', use_lstm=True, precision='float32',
@@ -44,7 +44,7 @@ _DEFAULTS = dict(
     environment_threads=0, inference_minimum_batch_size=1,
     inference_maximum_batch_size=1024, inference_timeout_ms=100,
     queue_capacity=0, save_checkpoint_secs=120., keep_checkpoints=3,
-    max_failed_saves=10, log_interval_secs=10., batch_timeout_secs=1200.)
+    max_failed_saves=10, log_interval_secs=10., batch_timeout_secs=600.)
 _CHOICES = dict(
     mode=['train', 'test', 'export', 'check'],
     job_name=['learner', 'actor', 'replay'],

@@ -215,9 +215,9 @@ def test_pools_of_processes_replace_what_hangs(monkeypatch, level_name):
   monkeypatch.setattr(
       replacing_pool, 'ReplacingProcessPool', lambda *args, **kwargs: kwargs)
   monkeypatch.setattr(dmlab, 'check', lambda *unused_args: None)
-  for seconds in (600., 7.):
+  for seconds in (480., 7.):
     config = _config(level_name=level_name, **(
-        {} if seconds == 600. else dict(environment_timeout_secs=seconds)))
+        {} if seconds == 480. else dict(environment_timeout_secs=seconds)))
     (options,) = suites.make_pools(
         config, suites.choose_layout(config, 4)._replace(num_pools=1), seed=1)
     assert options['step_timeout_seconds'] == seconds
