@@ -25,6 +25,7 @@ from absl import logging
 
 from scalable_agent import config as config_lib
 from scalable_agent import experiment
+from scalable_agent import suites
 from scalable_agent.files import locks
 from scalable_agent.process import binary
 from scalable_agent.studies import lineage
@@ -52,9 +53,11 @@ flags.DEFINE_list(
     'score_range', [], 'Returns that are 0 and 100 percent, as in 0,500, for '
     'levels where nobody knows what a human scores.')
 flags.DEFINE_list(
-    'adapt', ['entropy_cost', 'learning_rate', 'epsilon'],
+    'adapt', None,
     'Hyperparameters that evolve. One without a --range starts at the value of '
-    'its flag. What has a --range and is not named here stays as drawn.')
+    'its flag. What has a --range and is not named here stays as drawn. Unless '
+    'set: entropy_cost, learning_rate and epsilon; on Atari also '
+    'gradient_norm_clip.')
 flags.DEFINE_float(
     'turn_secs', 300., 'Seconds that a member trains before another that waits '
     'takes its place. A change takes about ten seconds more.', lower_bound=1.)
@@ -122,6 +125,7 @@ def start_parameters():
           f'{each.name} cannot be drawn (--range): members copy the weights of '
           'each other, and the population starts their runs.')
   config = experiment.config_with({})
+  FLAGS.set_default('adapt', list(suites.of(config).adapted))
   drawn = samples_lib.draw(ranges, FLAGS.population, FLAGS.sample_seed)
   starts = []
   for sample in drawn:
@@ -212,6 +216,10 @@ def _schedule():
   return {} if FLAGS[name].present else {name: 'constant'}
 
 
+def _short(value):
+  return f'{value:.3g}' if isinstance(value, float) else str(value)
+
+
 def _columns(population):
   """Returns the columns that members have beside those of all runs."""
   indices = {member.run.name: member.index for member in population.members}
@@ -230,7 +238,7 @@ def _columns(population):
   return [display.Column('score', 'right', score),
           display.Column('evolved', 'right', evolutions)] + [
               display.Column(name, 'right', lambda run, unused_progress, name=
-                             name: f'{last(run).parameters[name]:.3g}')
+                             name: _short(last(run).parameters[name]))
               for name in names]
 
 
@@ -260,7 +268,7 @@ def _carry_out(population, config):
 
     program.carry_out(
         runs, 'member', FLAGS.parallel, _columns(population), on_poll=on_poll,
-        rank=population.rank)
+        rank=population.rank, environs=sweep_flags.environs())
 
 
 def _train():

@@ -177,7 +177,7 @@ def main(argv):
     trials = _choose(make_trials())
     runs, configs = _make_runs(trials)
     with contextlib.ExitStack() as stack:
-      hooks = {}
+      hooks = dict(environs=sweep_flags.environs())
       if _shares_replay():
         num_agents = _check_shares(trials, runs, configs)
         job = shared_replay.SharedReplay(FLAGS.logdir, configs[0], num_agents)

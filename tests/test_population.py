@@ -103,6 +103,23 @@ def test_errors_are_one_line(tmp_path, arguments, expected):
   assert not (tmp_path / 'new').exists()
 
 
+@pytest.mark.parametrize('level, adapted', [
+    (_CARTPOLE, []), (('--level_name=atari57',), ['gradient_norm_clip'])])
+def test_what_is_adapted_is_the_papers_choice_for_the_suite(
+    tmp_path, monkeypatch, level, adapted):
+  for module, name in ((population.program, 'carry_out'),
+                       (population.lineage, 'write')):
+    monkeypatch.setattr(module, name, lambda *args, **kwargs: None)
+  _main(tmp_path, *level, '--population=2')
+  with open(tmp_path / 'evolution.jsonl') as f:
+    starts = [json.loads(line) for line in f]
+  assert [sorted(start['parameters']) for start in starts] == [
+      sorted(['entropy_cost', 'learning_rate', 'epsilon', *adapted])] * 2
+  if adapted:
+    assert {start['parameters']['gradient_norm_clip'] for start in starts} == {
+        40.}
+
+
 def test_a_population_is_trained_by_one_program(tmp_path):
   lock = locks.acquire(str(tmp_path / 'population.lock'))
   with pytest.raises(SystemExit, match='is in use'):

@@ -18,13 +18,22 @@ _PACKAGED = (
     'libcublas.so.12', 'libcufft.so.11', 'libcusparse.so.12',
     'libcusolver.so.11', 'libcudnn.so.9')
 _OF_THE_DRIVER = ('libcuda.so.1', 'libnvidia-ml.so.1')
-_DEVICE = '/dev/nvidia0'
+# A container may have another than the first.
+_DEVICES = '/dev/nvidia[0-9]*'
 
 
 def is_expected():
   """Whether there is an NVIDIA GPU that this process may use."""
   return not _are_hidden() and (
-      os.path.exists(_DEVICE) or shutil.which('nvidia-smi') is not None)
+      bool(glob.glob(_DEVICES)) or shutil.which('nvidia-smi') is not None)
+
+
+def visible():
+  """Returns what CUDA_VISIBLE_DEVICES calls the GPUs there are, strings."""
+  named = os.environ.get('CUDA_VISIBLE_DEVICES')
+  if named is None:
+    return [str(i) for i in range(len(glob.glob(_DEVICES)))]
+  return [] if _are_hidden() else named.split(',')
 
 
 def _are_hidden():
@@ -40,12 +49,10 @@ def load_libraries():
   if not is_expected():
     return
   for name in _PACKAGED:
-    if not _is_found(name):
-      for folder in sys.path:
-        paths = glob.glob(os.path.join(
-            glob.escape(folder), 'nvidia', '*', 'lib', name))
-        if any(map(_is_found, paths)):
-          break
+    # TensorFlow itself prefers them to those of the system, which may be older.
+    paths = [path for folder in sys.path for path in glob.glob(os.path.join(
+        glob.escape(folder), 'nvidia', '*', 'lib', name))]
+    any(map(_is_found, [*paths, name]))
 
 
 def explain():

@@ -97,6 +97,7 @@ SUITE = Suite(
     has=lambda level_name: level_name == _ALL or level_name in atari57.GAMES,
     levels=_levels,
     defaults=lambda name: _DEFAULTS_OF_ALL if name == _ALL else _DEFAULTS,
+    adapted=(*Suite.adapted, 'gradient_norm_clip'),
     scores=lambda name: _SCORES_OF_ALL if name == _ALL else {},
     refuse=_refuse,
     has_fixed_batches=True,

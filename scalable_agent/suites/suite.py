@@ -21,6 +21,8 @@ class Suite:
       returns the levels that the name stands for, a list, as they are logged.
     defaults: A function of a level name that returns the settings whose default
       is another one there, a dict of name to value.
+    adapted: A tuple of the hyperparameters that a population adapts (paper,
+      Table D.1 and Appendix F, Table G.1).
     scores: A function of a level name that returns the scores of all its levels
       together, a dict of name to a function of a dict of level to returns. Each
       returns percent, or raises ValueError if a level has no returns.
@@ -55,6 +57,7 @@ class Suite:
   has: typing.Callable
   levels: typing.Callable = lambda level_name, is_test: [level_name]
   defaults: typing.Callable
+  adapted: tuple = ('entropy_cost', 'learning_rate', 'epsilon')
   scores: typing.Callable = lambda level_name: {}
   released_score_names: typing.Callable = lambda level_name: {}
   refuse: typing.Callable = lambda config: None

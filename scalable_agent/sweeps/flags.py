@@ -2,6 +2,7 @@
 
 from absl import flags
 
+from scalable_agent.sweeps import gpus
 from scalable_agent.sweeps import samples
 
 # So that the flags are those of the module that calls.
@@ -17,6 +18,17 @@ def define_parallel():
   """Defines --parallel."""
   _once(flags.DEFINE_integer, 'parallel', 1, 'Processes at a time.',
         lower_bound=1)
+
+
+def environs():
+  """Returns environment variables for each of --parallel processes, a list.
+
+  They share the GPUs, unless a flag says which devices a process uses.
+  """
+  if any(flags.FLAGS[name].present
+         for name in ('num_learner_devices', 'inference_device')):
+    return [{} for _ in range(flags.FLAGS.parallel)]
+  return gpus.shares(flags.FLAGS.parallel)
 
 
 def define_share_replay():

@@ -46,7 +46,7 @@ def carry_out(runs, kind, parallel, more_columns=(), **hooks):
     kind: What a run is called, as in 'game'.
     parallel: Processes at a time.
     more_columns: See `display.Display`.
-    **hooks: `on_poll` and `rank` of `run_processes.run_all`.
+    **hooks: `on_poll`, `rank` and `environs` of `run_processes.run_all`.
 
   Raises:
     SystemExit: A run has failed, or a signal has stopped them all; the message

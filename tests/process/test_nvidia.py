@@ -40,19 +40,19 @@ def site(tmp_path_factory):
 def run(site, tmp_path):
   """Loads TensorFlow in a process: (has a GPU, names) -> what it printed."""
 
-  def run_(has_gpu=True, names=(_BLAS, _SOLVER), **environ):
+  def run_(has_gpu=True, names=(_BLAS, _SOLVER), first='', **environ):
     tool = tmp_path / 'nvidia-smi'
     tool.touch()
     tool.chmod(0o755 if has_gpu else 0o644)
     program = (
         'from scalable_agent.process import nvidia, tensorflow_environment\n'
         f'nvidia._PACKAGED = {names!r}\n'
-        f'nvidia._DEVICE = {str(tmp_path / "none")!r}\n'
+        f'nvidia._DEVICES = {str(tmp_path / "none")!r}\n'
         'tensorflow_environment.load()\n')
-    environ = dict(os.environ, PYTHONPATH=f'{_ROOT}{os.pathsep}{site}',
-                   PATH=f'{tmp_path}{os.pathsep}/usr/bin:/bin', **environ)
-    if 'CUDA_VISIBLE_DEVICES' not in environ:
-      environ['CUDA_VISIBLE_DEVICES'] = '0'
+    environ = dict(os.environ,
+                   PYTHONPATH=os.pathsep.join([first, _ROOT, str(site)]),
+                   PATH=f'{tmp_path}{os.pathsep}/usr/bin:/bin',
+                   **{'CUDA_VISIBLE_DEVICES': '0', **environ})
     return subprocess.run(
         [sys.executable, '-c', program], env=environ, check=True,
         capture_output=True, text=True, timeout=60).stdout.strip()
@@ -62,6 +62,19 @@ def run(site, tmp_path):
 
 def test_what_packages_bring_is_there_when_tensorflow_looks_for_it(run):
   assert run() == 'found'
+
+
+def test_what_packages_bring_comes_before_what_the_system_has(
+    run, site, tmp_path):
+  for name in (_BLAS, _SOLVER):
+    fake_library.write(tmp_path / name, name)
+  (tmp_path / 'tensorflow.py').write_text(
+      _TENSORFLOW + "print(open('/proc/self/maps').read())")
+  output = run(LD_LIBRARY_PATH=str(tmp_path), first=str(tmp_path))
+  assert output.startswith('found')
+  for package, name in (('blas', _BLAS), ('solver', _SOLVER)):
+    assert str(site / 'nvidia' / package / 'lib' / name) in output
+    assert str(tmp_path / name) not in output
 
 
 @pytest.mark.parametrize('kwargs, missing', [
@@ -113,9 +126,9 @@ def test_gpus_that_are_hidden_are_not_looked_for(monkeypatch):
     ('-1', True, False), (None, False, False)])
 def test_a_gpu_is_expected_where_there_is_one_to_use(
     monkeypatch, tmp_path, visible, device, expected):
-  monkeypatch.setattr(nvidia, '_DEVICE', str(tmp_path / 'nvidia0'))
+  monkeypatch.setattr(nvidia, '_DEVICES', str(tmp_path / 'nvidia[0-9]*'))
   if device:
-    (tmp_path / 'nvidia0').touch()
+    (tmp_path / 'nvidia3').touch()
   monkeypatch.setenv('PATH', str(tmp_path))
   if visible is None:
     monkeypatch.delenv('CUDA_VISIBLE_DEVICES', raising=False)
