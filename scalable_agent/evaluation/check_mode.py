@@ -34,8 +34,8 @@ LevelCheck.__doc__ = """What came of a level.
   memory_bytes: Of the environment and its process.
 """
 
-_HEADER = ['level', 'plays', 'observation', 'words', 'steps/s', 'start s',
-           'again s', 'MB']
+_HEADER = ['level', 'plays', 'observation', 'words', 'agent steps/s',
+           'start s', 'again s', 'MB']
 
 
 def check(config, stop):

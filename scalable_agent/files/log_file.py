@@ -13,7 +13,8 @@ class LogFile:
   """A text file of lines that grows at its end.
 
   It is opened for each `flush` alone, so that a file or directory that is gone
-  is noticed. Nothing is made before the first `flush` with lines.
+  is noticed. Nothing is made before the first `flush` after `begin`, or with
+  lines.
   """
 
   def __init__(self, path, header=''):
@@ -27,6 +28,11 @@ class LogFile:
     self._header = header
     self._size = os.path.getsize(path) if os.path.exists(path) else 0
     self._pending = []
+
+  def begin(self):
+    """Has the next `flush` make the file, if it is not there or empty."""
+    if not self._size and not self._pending:
+      self._pending.append('')
 
   def add(self, line):
     """Takes a line, without its end, for the next `flush`."""

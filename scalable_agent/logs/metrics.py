@@ -204,6 +204,7 @@ class Reporter:
     for frames, played in evaluations:
       for episode in played:
         self._evaluations.add(_episode_line(frames, episode))
+    self._episodes.begin()
     text, scores = None, self.recent.suite_scores()
     if self._steps:
       metrics.update(scores)

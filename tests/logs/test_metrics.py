@@ -222,6 +222,20 @@ def test_tensorboard_has_a_histogram_of_actions(tmp_path):
   assert counts == {0: 1, 1: 1, 2: 2}
 
 
+def test_before_an_episode_has_ended_the_file_has_its_header(tmp_path):
+  reporter = _reporter(tmp_path)
+  assert not (tmp_path / 'episodes.csv').exists()
+  for _ in range(2):
+    reporter.step(100, LOGS, np.array([0]), ACTIONS)
+    reporter.write(1, {}, {})
+    assert (tmp_path / 'episodes.csv').read_text() == HEADER
+  reporter.episode(_episode())
+  reporter.write(1, {}, {})
+  reporter.close()
+  header, line = (tmp_path / 'episodes.csv').read_text().splitlines()
+  assert header + '\n' == HEADER and line.endswith('1.5,40')
+
+
 def test_no_line_without_a_step(tmp_path):
   """So the frames increase strictly; games are written all the same."""
   reporter = _reporter(tmp_path)

@@ -37,7 +37,7 @@ def test_an_evaluation_is_a_row_for_each_episode(tmp_path):
   assert scalars['7_levels/pong/evaluation_return'] == [(100, -10.25),
                                                         (200, 3.)]
   # They are no episodes of training.
-  assert not (tmp_path / 'episodes.csv').exists()
+  assert (tmp_path / 'episodes.csv').read_text() == _HEADER
   assert len(reporter.recent) == 0
 
 
