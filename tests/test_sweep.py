@@ -72,13 +72,17 @@ def test_runs_share_a_replay_job_that_ends_with_them(tmp_path):
         process.info['cmdline'] or [])
 
 
+def _do_nothing(*unused_args, **unused_hooks):
+  pass
+
+
 def test_the_replay_job_knows_how_many_runs_will_come(tmp_path, monkeypatch):
   jobs = []
   monkeypatch.setattr(
       sweep.shared_replay.SharedReplay, 'check',
       lambda job: jobs.append(job))  # pylint: disable=unnecessary-lambda
   monkeypatch.setattr(sweep.program, 'finish',
-                      lambda *args, on_poll: on_poll())
+                      lambda *args, on_poll, **hooks: on_poll())
   _main(tmp_path, '--vary=learning_rate=0.001,0.002,0.003', *_SHARED,
         '--parallel=9')
   (job,) = jobs
@@ -93,7 +97,7 @@ def test_the_replay_job_and_the_runs_share_the_memory(tmp_path, monkeypatch):
       sweep.shared_replay.SharedReplay, 'check',
       lambda job: jobs.append(job))  # pylint: disable=unnecessary-lambda
 
-  def finish(runs, *unused_args, on_poll):
+  def finish(runs, *unused_args, on_poll, **unused_hooks):
     on_poll()
     for run in runs:
       os.makedirs(run.logdir)
@@ -113,7 +117,7 @@ def test_runs_share_the_memory_out_unless_the_user_does(tmp_path, monkeypatch):
       sweep.trials_lib.machine_memory, 'free_bytes', lambda: 6 * 10**9)
   commands = []
 
-  def finish(runs, *unused_args):
+  def finish(runs, *unused_args, **unused_hooks):
     for run in runs:
       os.makedirs(run.logdir, exist_ok=True)
     commands.append(runs[0]._prepare())
@@ -264,16 +268,17 @@ def test_a_directory_of_other_samples_is_refused(tmp_path):
     _main(*arguments)
 
 
-def _begin(logdir, *arguments):
-  """Writes the run of `--seeds=1` as if it had begun with these flags."""
+def _begin(logdir, *arguments, runs='--seeds=1'):
+  """Writes the only run of a sweep as if it had begun with these flags."""
   with flagsaver.flagsaver():
-    flags.FLAGS(_arguments(logdir, '--seeds=1', *arguments))
+    flags.FLAGS(_arguments(logdir, runs, *arguments))
     (trial,) = sweep.make_trials()
     directory = logdir / trial.name
     config = dataclasses.asdict(
         sweep.experiment.config_of_run(dict(seed=1, logdir=str(directory))))
   total = config['total_environment_frames']
-  trial_runs.write(logdir, trial.name, [1.], [], {}, total=total, **{
+  trial_runs.write(logdir, trial.name, [1.], trial.variant, trial.sample,
+                   total=total, **{
       name: value for name, value in config.items() if name not in (
           'level_name', 'seed', 'total_environment_frames')})
   for suffix in 'index', 'data-00000-of-00001':
@@ -283,15 +288,28 @@ def _begin(logdir, *arguments):
 
 def test_a_sweep_goes_on_with_the_same_agents(tmp_path, monkeypatch):
   """Or runs of two would be compared as one."""
-  monkeypatch.setattr(sweep.program, 'finish', lambda *unused_args: None)
+  monkeypatch.setattr(sweep.program, 'finish', _do_nothing)
   logdir = _begin(tmp_path, '--total_environment_frames=1000')
   arguments = (tmp_path, '--seeds=1', '--total_environment_frames=1000')
   _main(*arguments)
   _main(*arguments, '--total_environment_frames=2000', '--num_actors=8',
         '--log_interval_secs=3')
-  with pytest.raises(SystemExit, match='^Error: --entropy_cost=0.5 cannot work:'
-                     f' {logdir} was begun with 0.01. All runs have the'):
-    _main(*arguments, '--entropy_cost=0.5')
+  for changed, was in (('--entropy_cost=0.5', 0.01),
+                       ('--total_environment_frames=999', 1000)):
+    with pytest.raises(SystemExit, match=f'^Error: {changed} cannot work: '
+                       f'{logdir} was begun with {was}. All runs have the'):
+      _main(*arguments, changed)
+
+
+def test_another_seed_is_another_sweep(tmp_path, monkeypatch):
+  """Also where no directory is named by it."""
+  monkeypatch.setattr(sweep.program, 'finish', _do_nothing)
+  runs = '--vary=discounting=0.99'
+  logdir = _begin(tmp_path, runs=runs)
+  _main(tmp_path, runs, '--seed=1')
+  with pytest.raises(SystemExit, match='^Error: --seed=2 cannot work: '
+                     f'{logdir} was begun with 1. All runs have the'):
+    _main(tmp_path, runs, '--seed=2')
 
 
 @pytest.mark.parametrize('given, default', [
@@ -301,7 +319,7 @@ def test_a_sweep_goes_on_with_the_same_agents(tmp_path, monkeypatch):
 def test_a_flag_that_is_left_out_makes_another_agent(
     tmp_path, monkeypatch, given, default):
   """The runs that have not begun yet would have its default."""
-  monkeypatch.setattr(sweep.program, 'finish', lambda *unused_args: None)
+  monkeypatch.setattr(sweep.program, 'finish', _do_nothing)
   logdir = _begin(tmp_path, given)
   value = given.partition('=')[2]
   with pytest.raises(SystemExit, match=f'^Error: {default} cannot work: '
@@ -316,7 +334,8 @@ def test_tests_share_nothing(tmp_path, monkeypatch):
   """The flags of training are left, and start no replay job."""
   runs = []
   monkeypatch.setattr(sweep.program, 'finish',
-                      lambda found, *unused_args: runs.extend(found))
+                      lambda found, *unused_args, **unused_hooks: runs.extend(
+                          found))
   monkeypatch.setattr(sweep.shared_replay, 'SharedReplay', None)
   arguments = (tmp_path, '--vary=learning_rate=0.001,0.002', *_SHARED)
   for trial, rate in (('learning_rate=0.001', .001),

@@ -6,8 +6,14 @@ it is mounted with `nolock` or `local_lock`.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
+
+from absl import logging
+
+# What file systems say that have none.
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class Held(RuntimeError):
@@ -25,6 +31,8 @@ class Held(RuntimeError):
 def acquire(path, holder=''):
   """Locks a file, which is made if need be.
 
+  Where the file system has no locks, a warning says so, and nothing is locked.
+
   Args:
     path: The file.
     holder: A line to write into it for those who ask who holds it.
@@ -35,12 +43,12 @@ def acquire(path, holder=''):
 
   Raises:
     Held: Another process holds it.
-    OSError: The file cannot be opened, or its file system has no locks.
+    OSError: The file cannot be opened or locked.
   """
   while True:
     descriptor = _open(path, os.O_CREAT)
     try:
-      fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      _flock(descriptor, path)
       if _is_at(descriptor, path):
         # The lock holds without a name too, as where the disk is full.
         with contextlib.suppress(OSError):
@@ -56,6 +64,17 @@ def acquire(path, holder=''):
     except BaseException:
       os.close(descriptor)
       raise
+
+
+def _flock(descriptor, path):
+  try:
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except OSError as e:
+    if e.errno not in _NO_LOCKS:
+      raise
+    logging.warning(
+        '%s cannot be locked (%s). Make sure that no other process works in '
+        'this directory.', path, e.strerror)
 
 
 def _open(path, flags=0):

@@ -83,7 +83,8 @@ def _draw_parameter(axis, name, records, frames, ancestors):
   for segment in ancestors:
     mine = [record for record in records if record.member == segment.member]
     _step(axis, mine, name, segment.start, segment.end, color='C0', linewidth=2)
-  axis.set_yscale('log')
+  if all(isinstance(record.parameters[name], float) for record in records):
+    axis.set_yscale('log')
   axis.set_ylabel(name)
 
 

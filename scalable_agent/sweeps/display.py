@@ -5,7 +5,10 @@
 """
 
 import collections
+import contextlib
 import datetime
+import os
+import sys
 import time
 
 from rich import columns as columns_lib
@@ -13,6 +16,7 @@ from rich import console as console_lib
 from rich import live
 from rich import table as table_lib
 
+from scalable_agent.logs import messages
 from scalable_agent.sweeps import run_processes
 
 _PAINT_SECONDS = 1.
@@ -39,7 +43,7 @@ def _frames(run, progress):
   if progress.frames is None:
     return ''
   share = progress.frames / run.total_frames
-  return f'{progress.frames / 1e6:,.2f}M {share:4.0%}'
+  return f'{messages.short(progress.frames)} {share:4.0%}'
 
 
 def _fps(run, progress):
@@ -55,6 +59,19 @@ def _mean_return(unused_run, progress):
 _COLUMNS = (Column('state', 'left', _state), Column('frames', 'right', _frames),
             Column('frames/s', 'right', _fps),
             Column('return', 'right', _mean_return))
+
+
+@contextlib.contextmanager
+def _whatever_happens_to_the_output():
+  """Goes on where the disk below the output is full, or its reader is gone."""
+  try:
+    yield
+  except BrokenPipeError:
+    # Python would fail once more at its end, with what it could not write.
+    with contextlib.suppress(OSError):
+      os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+  except OSError:
+    pass
 
 
 class Display:
@@ -90,26 +107,29 @@ class Display:
     return self
 
   def __exit__(self, *exc_info):
-    if self._console.is_terminal:
-      self._live.update(self._make(), refresh=True)
-      self._live.__exit__(*exc_info)
-    else:
-      self._console.print(self._make())
+    with _whatever_happens_to_the_output():
+      if self._console.is_terminal:
+        self._live.update(self._make(), refresh=True)
+        self._live.__exit__(*exc_info)
+      else:
+        self._console.print(self._make())
 
   def on_change(self, run):
     """Takes note of a run whose state has changed."""
     self._known.pop(run.name, None)
-    if not self._console.is_terminal:
-      print(f'{run.name}: {run.state}', flush=True)
-    elif run.state == 'failed':
-      self._console.print(
-          f'{run.name} failed: {run.last_words()}', markup=False)
+    with _whatever_happens_to_the_output():
+      if not self._console.is_terminal:
+        print(f'{run.name}: {run.state}', flush=True)
+      elif run.state == 'failed':
+        self._console.print(
+            f'{run.name} failed: {run.last_words()}', markup=False)
 
   def on_poll(self):
     """Paints the table again, if it is time."""
     now = time.monotonic()
     if self._console.is_terminal and now - self._painted >= _PAINT_SECONDS:
-      self._live.update(self._make(), refresh=True)
+      with _whatever_happens_to_the_output():
+        self._live.update(self._make(), refresh=True)
       self._painted = now
 
   def _progress(self, run):

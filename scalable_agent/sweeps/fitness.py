@@ -23,8 +23,8 @@ def make(level_name, score_range):
       those of random actions and of a human.
 
   Returns:
-    A function of a list of `log_lines.EpisodeLine`s. It returns percent, capped
-    at 100 for each level and averaged over levels; None if the episodes of a
+    A function of a list of `log_lines.EpisodeLine`s. It returns percent, of
+    several levels capped at 100 each and averaged; None if the episodes of a
     level are missing.
 
   Raises:
@@ -55,6 +55,8 @@ def _returns(episodes):
 
 
 def _mean_capped(episodes, normalize):
-  percents = [min(normalize(level, np.mean(returns)), _CAP)
+  percents = [normalize(level, np.mean(returns))
               for level, returns in _returns(episodes).items()]
+  if len(percents) > 1:
+    percents = [min(percent, _CAP) for percent in percents]
   return float(np.mean(percents)) if percents else None

@@ -127,7 +127,9 @@ class Member:
     if record.donor_frames is not None and frames <= record.frames:
       settings['warm_start'] = checkpoint_files.path_of(
           self._copy_directory(record.frames), record.donor_frames)
-    self._start_frames, self._turn_begin = frames, None
+    # A process that was killed has logged more than it has saved.
+    logged = run_processes.read_progress(self._logdir).frames or 0
+    self._start_frames, self._turn_begin = max(frames, logged), None
     return self._make_command(settings)
 
   def _evolve(self, frames):

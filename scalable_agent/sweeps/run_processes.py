@@ -11,11 +11,15 @@ holds wherever it was started from.
 
 import collections
 import ctypes
+import functools
 import json
 import math
 import os
 import signal
 import subprocess
+import time
+
+from absl import logging
 
 from scalable_agent import suites
 from scalable_agent.checkpoints import checkpoint_files
@@ -23,12 +27,15 @@ from scalable_agent.checkpoints import chosen_checkpoint
 from scalable_agent.files import locks
 from scalable_agent.files import log_file
 from scalable_agent.files import log_lines
+from scalable_agent.process import errors
 from scalable_agent.training import logdir as logdir_lib
 
 MAX_RETRIES = 2
 _LOCK_FILE = 'launcher.lock'
 RECENT_EPISODES = 100
 _POLL_SECONDS = .2
+# Until a start that has failed is tried again: a disk may be full for a while.
+_REST_SECONDS = 30.
 _TAIL_BYTES = 1 << 16
 # From Linux's <sys/prctl.h>. Looked up here, since little is allowed between
 # fork and exec.
@@ -139,7 +146,7 @@ class ManagedRun:
     state: 'waiting', 'running', 'elsewhere' (a process that somebody else
       started works on it), 'done', or 'failed'.
     crashes: Processes that ended before the run was done, and were not told to,
-      since the run's checkpoints last got further.
+      and starts that failed, since the run's checkpoints last got further.
     is_told: Whether its process has been told to end, and has not ended yet.
   """
 
@@ -169,6 +176,8 @@ class ManagedRun:
     self._is_done = is_done
     self._before = _end_with_parent if ends_with_parent else None
     self._process = None
+    self._start_error = ''
+    self._rests_until = -math.inf
     self.state = 'done' if is_done() else 'waiting'
 
   @property
@@ -177,12 +186,37 @@ class ManagedRun:
     return os.path.join(self.logdir, 'output.log')
 
   def last_words(self):
-    """The last line that a process printed."""
+    """The last line that a process printed, or why none could be started."""
+    if self._start_error:
+      return self._start_error
     lines = [line for line in _last_lines(self.output_path) if line.strip()]
     return lines[-1].decode(errors='replace') if lines else ''
 
-  def start(self):
-    """Starts a process, unless there is one already, or nothing to do."""
+  @property
+  def rests(self):
+    """Whether it is too early to try a start that has failed again."""
+    return time.monotonic() < self._rests_until
+
+  def start(self, environ=None):
+    """Starts a process, unless there is one already, or nothing to do.
+
+    Where files cannot be written, this counts as a crash, and the run rests.
+
+    Args:
+      environ: Environment variables for the process beside those of this one.
+    """
+    try:
+      self._start_error = ''
+      self._start(environ or {})
+    except OSError as e:
+      self._start_error = (
+          f'It cannot be started: {e.filename or self.logdir}: '
+          f'{errors.first_line(e)}.')
+      logging.warning('%s: %s', self.name, self._start_error)
+      self._rests_until = time.monotonic() + _REST_SECONDS
+      self._count_crash()
+
+  def _start(self, environ):
     os.makedirs(self.logdir, exist_ok=True)
     lock = self._acquire()
     if lock is None:
@@ -196,7 +230,7 @@ class ManagedRun:
       with open(self.output_path, 'ab') as output:
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            preexec_fn=self._before,
+            env=dict(os.environ, **environ), preexec_fn=self._before,
             # A signal to this process' group reaches the run once, through
             # `terminate`.
             start_new_session=True,
@@ -230,12 +264,14 @@ class ManagedRun:
       # A process that has just begun does not listen yet.
       if not was_told or self._process.returncode not in (0, -signal.SIGTERM):
         self._count_crash()
-      self.state = 'waiting' if self.crashes <= MAX_RETRIES else 'failed'
+      else:
+        self.state = 'waiting'
 
   def _count_crash(self):
     frames = checkpoint_files.newest_frames(self.logdir)
     self.crashes = self.crashes + 1 if frames <= self._crash_frames else 1
     self._crash_frames = frames
+    self.state = 'waiting' if self.crashes <= MAX_RETRIES else 'failed'
 
   def terminate(self):
     """Lets the process, if there is one, save and end."""
@@ -252,7 +288,7 @@ class ManagedRun:
 
 
 def run_all(runs, parallel, stop, on_change=lambda run: None,
-            on_poll=lambda: None, rank=lambda run: 0):
+            on_poll=lambda: None, rank=lambda run: 0, environs=None):
   """Runs processes until each run is done or has failed.
 
   Of those of equal rank, runs that have crashed are tried again after those
@@ -266,9 +302,12 @@ def run_all(runs, parallel, stop, on_change=lambda run: None,
     on_poll: Called several times a second.
     rank: A function of a run; of those that wait, the one of the lowest rank is
       started first.
+    environs: A list of `parallel` dicts of environment variables; no two
+      processes that run at the same time have those of the same place.
   """
   queue = [run for run in runs if run.state == 'waiting']
-  active = []
+  active, places = [], {}
+  environs = environs or [{} for _ in range(parallel)]
 
   def changing(run, action):
     before = run.state
@@ -278,11 +317,18 @@ def run_all(runs, parallel, stop, on_change=lambda run: None,
 
   try:
     while (queue or active) and not stop.is_set():
-      while queue and sum(run.state == 'running' for run in active) < parallel:
-        run = min(queue, key=rank)
+      while sum(run.state == 'running' for run in active) < parallel:
+        ready = [run for run in queue if not run.rests]
+        if not ready:
+          break
+        run = min(ready, key=rank)
         queue.remove(run)
-        changing(run, run.start)
+        # First, so that it ends with the others if it cannot be shown.
         active.append(run)
+        taken = {places.get(other) for other in active
+                 if other.state == 'running'}
+        places[run] = min(set(range(parallel)) - taken)
+        changing(run, functools.partial(run.start, environs[places[run]]))
       on_poll()
       stop.wait(_POLL_SECONDS)
       for run in active:

@@ -21,8 +21,8 @@ _STEADY_SECONDS = 600.
 _SETTINGS = config_lib.names(config_lib.REPLAY) + (
     'replay_capacity', 'seed', 'log_interval_secs',
     'auth_token_file', 'tls_cert', 'tls_key', 'tls_ca', 'insecure_network',
-    'environment_timeout_secs', 'dataset_path', 'runfiles_path',
-    'level_cache_dir')
+    'environment_timeout_secs', 'environment_start_timeout_secs',
+    'dataset_path', 'runfiles_path', 'level_cache_dir')
 # What runs need alike, so that they can share it.
 _ALIKE = config_lib.names(config_lib.REPLAY) + ('replay_capacity',)
 
@@ -127,7 +127,7 @@ class SharedReplay:
         time.monotonic() - self._started_time >= _STEADY_SECONDS):
       run.crashes = 0
     run.poll()
-    if run.state == 'waiting':
+    if run.state == 'waiting' and not run.rests:
       run.start()
       self._started_time = time.monotonic()
     if run.state == 'elsewhere':

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import errno
 import json
 import os
 import socket
@@ -24,8 +23,6 @@ from scalable_agent.process import errors
 # that was begun with other values is another run's.
 IDENTITY = config_lib.names(config_lib.IDENTITY)
 CONFIG_FILE, LOCK_FILE = 'config.json', 'lock'
-# What file systems say that have none.
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _FILES = (CONFIG_FILE, checkpoint_files.NOTE_FILE, log_file.METRICS,
           log_file.EPISODES, log_file.EVALUATIONS)
 
@@ -75,8 +72,7 @@ def claim(config):
         whole_file.remove_leftover(os.path.join(logdir, name))
     yield
   finally:
-    if descriptor is not None:
-      locks.release(os.path.join(logdir, LOCK_FILE), descriptor)
+    locks.release(os.path.join(logdir, LOCK_FILE), descriptor)
 
 
 def _check_files(logdir):
@@ -89,7 +85,7 @@ def _check_files(logdir):
 
 
 def _lock(logdir):
-  """Returns the descriptor of the lock, None where there are no locks."""
+  """Returns the descriptor of the lock."""
   path = os.path.join(logdir, LOCK_FILE)
   try:
     return locks.acquire(
@@ -99,15 +95,10 @@ def _lock(logdir):
         f'--logdir={logdir} is in use: {e.holder or "another process"} trains '
         'there. Wait for it, stop it, or choose another --logdir.') from e
   except OSError as e:
-    if e.errno not in _NO_LOCKS:
-      raise ConfigError(
-          f'{path} cannot be locked ({errors.first_line(e)}), and another '
-          'process may train there. Remove what hinders it, or choose another '
-          '--logdir.') from e
-    logging.warning(
-        '%s cannot be locked (%s). Make sure that no other process trains '
-        'there.', path, errors.first_line(e))
-    return None
+    raise ConfigError(
+        f'{path} cannot be locked ({errors.first_line(e)}), and another '
+        'process may train there. Remove what hinders it, or choose another '
+        '--logdir.') from e
 
 
 def write(config, facts):

@@ -35,9 +35,9 @@ def resolve(values, given=None):
 def resolve_trial(values, given, may_differ=()):
   """Makes the configuration of one of many runs that have the same flags.
 
-  As `resolve`, but a run that was begun as another agent is refused, since a
-  comparison would take both for one. That is also so if the user left out a
-  flag this time: runs that begin now would have its default.
+  As `resolve`, but a run that was begun as another agent, or with another seed,
+  is refused, since a comparison would take both for one. That is also so if the
+  user left out a flag this time: runs that begin now would have its default.
 
   Args:
     values: As for `resolve`.
@@ -55,11 +55,14 @@ def resolve_trial(values, given, may_differ=()):
   if not found or config.mode != 'train':
     return config
   # Runs may become longer, if all do.
-  found['total_environment_frames'] = config.total_environment_frames
+  found['total_environment_frames'] = max(
+      found['total_environment_frames'], config.total_environment_frames)
   # Through JSON, so that tuples compare as the lists they were written as.
   asked = json.loads(config_lib.resolve(values, given).to_json())
-  was, now = (config_lib.effective_values(content, config_lib.AGENT)
-              for content in (found, asked))
+  was, now = (
+      dict(config_lib.effective_values(content, config_lib.AGENT),
+           seed=content['seed'])
+      for content in (found, asked))
   for name in sorted(now.keys() - set(may_differ)):
     if was[name] != now[name]:
       raise config_lib.ConfigError(

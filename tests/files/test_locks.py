@@ -135,3 +135,18 @@ def test_a_lock_needs_no_room_for_a_name(tmp_path, monkeypatch):
     locks.acquire(path, 'you')
   assert caught.value.holder == ''
   os.close(descriptor)
+
+
+def test_where_there_are_no_locks_nothing_is_locked(
+    tmp_path, monkeypatch, caplog):
+  def flock(*unused_args):
+    raise OSError(errno.ENOSYS, 'Function not implemented')
+
+  monkeypatch.setattr(locks.fcntl, 'flock', flock)
+  path = str(tmp_path / 'lock')
+  descriptors = [locks.acquire(path, name) for name in ('me', 'you')]
+  assert not locks.is_held(path)
+  assert [message.partition(' (')[0] for message in caplog.messages] == [
+      f'{path} cannot be locked'] * 2
+  for descriptor in descriptors:
+    os.close(descriptor)

@@ -230,6 +230,16 @@ def test_a_turn_begins_with_the_first_frames(tmp_path):
   assert [_weights(tmp_path, i)[0] for i in range(3)] == [60] * 3
 
 
+def test_what_a_killed_process_has_logged_begins_no_turn(tmp_path):
+  """Its log is cut to what was saved only late in the next start."""
+  (tmp_path / '0').mkdir()
+  (tmp_path / '0' / 'metrics.jsonl').write_text('{"frames": 30}\n')
+  population = _make(tmp_path, (1.,) * 2, total=60, secs_per_episode=.02,
+                     burn_in=10 ** 9, turn_seconds=.1, start_seconds=.5)
+  _run(population, parallel=1)
+  assert [_weights(tmp_path, i)[0] for i in range(2)] == [60] * 2
+
+
 def test_no_more_leave_than_wait(tmp_path):
   population = _make(tmp_path, (1.,) * 4, total=200, secs_per_episode=.05,
                      burn_in=10 ** 9, turn_seconds=.2)

@@ -1,7 +1,9 @@
 """Runs as processes: how many at a time, crashes, stops, and locks."""
 
+import errno
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -89,6 +91,49 @@ def test_a_crash_is_tried_again_twice(tmp_path, ending):
   assert (fails.state, fails.crashes) == ('failed', 3)
   assert _starts(fails) == 3
   assert fails.last_words() == 'out of cheese'
+
+
+def test_a_run_that_cannot_be_started_stops_no_other(tmp_path, monkeypatch):
+  monkeypatch.setattr(run_processes, '_REST_SECONDS', .01)
+  other = _make_run(tmp_path, f'sleep .5; {_SUCCEED}', 'other')
+  broken = _make_run(tmp_path, _SUCCEED, 'broken')
+  (tmp_path / 'broken').rmdir()
+  (tmp_path / 'broken').write_text('')
+  _run([other, broken], parallel=2)
+  assert (other.state, other.crashes) == ('done', 0)
+  assert (broken.state, broken.crashes) == ('failed', 3)
+  assert broken.last_words() == (
+      f'It cannot be started: {tmp_path}/broken: File exists.')
+
+
+def test_a_full_disk_is_waited_for(tmp_path, monkeypatch):
+  monkeypatch.setattr(run_processes, '_REST_SECONDS', .5)
+  times = []
+
+  def prepare():
+    times.append(time.monotonic())
+    if len(times) < 3:
+      raise OSError(errno.ENOSPC, 'No space left on device')
+    return ['bash', '-c', f'cd {tmp_path}; {_SUCCEED}']
+
+  run = run_processes.ManagedRun(
+      'a', str(tmp_path), 100, prepare, (tmp_path / 'done').exists)
+  assert _run([run]) == [('a', 'running'), ('a', 'done')]
+  assert len(times) == 3
+  assert all(after - before >= .5 for before, after in zip(times, times[1:]))
+
+
+def test_a_run_that_cannot_be_shown_ends_with_the_others(tmp_path):
+  run = _make_run(tmp_path, 'sleep 100')
+
+  def on_change(changed):
+    if changed.state == 'running':
+      raise ValueError('Nobody can see this.')
+
+  with pytest.raises(ValueError, match='Nobody'):
+    run_processes.run_all([run], 1, signals.Stop(), on_change)
+  assert run.state == 'waiting'
+  assert run._process.returncode == -signal.SIGTERM
 
 
 def test_crashes_count_from_the_last_checkpoint_on(tmp_path):
@@ -210,6 +255,17 @@ def test_progress_is_read_from_the_ends(tmp_path):
       '1,pong,99,4\n' * 9999 + '1,pong,1,4\n' * 50 + '1,pong,3,4\n' * 50 +
       '2,pong,7')
   assert run_processes.read_progress(tmp_path) == (20, 2.5, 2., 100)
+
+
+def test_no_two_that_run_have_the_variables_of_the_same_place(tmp_path):
+  """A place is free again when its run has ended."""
+  script = (f'mkdir ../place_$PLACE && sleep .2 && rmdir ../place_$PLACE && '
+            f'echo $PLACE > place && {_SUCCEED}')
+  runs = [_make_run(tmp_path, script, name) for name in 'abcde']
+  _run(runs, parallel=2, environs=[dict(PLACE='x'), dict(PLACE='y')])
+  assert [run.crashes for run in runs] == [0] * 5
+  assert {(tmp_path / name / 'place').read_text() for name in 'abcde'} == {
+      'x\n', 'y\n'}
 
 
 def test_the_lowest_rank_goes_first(tmp_path):

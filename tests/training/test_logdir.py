@@ -170,10 +170,10 @@ def test_what_is_in_the_place_of_a_file_is_named(tmp_path, name):
     (errno.EACCES, False), (errno.ENOSPC, False)])
 def test_only_where_there_are_no_locks_a_run_goes_without(
     tmp_path, monkeypatch, number, works):
-  def acquire(*unused_args):
+  def flock(*unused_args):
     raise OSError(number, os.strerror(number))
 
-  monkeypatch.setattr(logdir_lib.locks, 'acquire', acquire)
+  monkeypatch.setattr(logdir_lib.locks.fcntl, 'flock', flock)
   config = _config(tmp_path)
   if works:
     with logdir_lib.claim(config):

@@ -1,0 +1,67 @@
+"""The table of many runs: what it says, and where it cannot be written."""
+
+import errno
+import io
+import subprocess
+import sys
+
+import pytest
+
+from scalable_agent.sweeps import display
+from scalable_agent.sweeps import run_processes
+
+pytestmark = pytest.mark.usefixtures('bounded')
+
+
+def _make_run(tmp_path, frames=None, total=150_000):
+  logdir = tmp_path / 'run'
+  logdir.mkdir(exist_ok=True)
+  if frames:
+    (logdir / 'metrics.jsonl').write_text(f'{{"frames": {frames}}}\n')
+  return run_processes.ManagedRun(
+      'run', str(logdir), total, lambda: [], lambda: False)
+
+
+@pytest.mark.parametrize('frames, total, text', [
+    (2_080, 150_000, '2.08k 1%'), (75_000, 150_000, '75k 50%'),
+    (12_300_000, 200_000_000, '12.3M 6%')])
+def test_frames_can_be_read_of_short_runs_too(
+    tmp_path, capsys, frames, total, text):
+  with display.Display([_make_run(tmp_path, frames, total)], 'run'):
+    pass
+  assert text in ' '.join(capsys.readouterr().out.split())
+
+
+class _FullDisk(io.StringIO):
+
+  def write(self, text):
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+
+def test_a_full_disk_below_the_output_stops_nothing(tmp_path, monkeypatch):
+  run = _make_run(tmp_path)
+  monkeypatch.setattr(sys, 'stdout', _FullDisk())
+  with display.Display([run], 'run') as shown:
+    shown.on_change(run)
+    shown.on_poll()
+
+
+_PROGRAM = '''
+import sys
+from scalable_agent.sweeps import display, run_processes
+run = run_processes.ManagedRun("run", sys.argv[1], 1, list, lambda: False)
+sys.stdin.read()
+with display.Display([run], "run") as shown:
+  shown.on_change(run)
+print("after it")
+sys.exit(7)
+'''
+
+
+def test_a_reader_that_is_gone_stops_nothing(tmp_path):
+  with subprocess.Popen(
+      [sys.executable, '-c', _PROGRAM, str(tmp_path)], stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+    program.stdout.close()
+    _, error = program.communicate('')
+  assert (program.returncode, error) == (7, '')
