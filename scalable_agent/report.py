@@ -57,7 +57,8 @@ def find_runs(logdirs, read=runs_lib.read):
     read: The function that reads a directory.
 
   Returns:
-    A list of what `read` returns, each directory once.
+    A list of what `read` returns, each directory once, by the first of its
+    names.
 
   Raises:
     OSError: A directory holds no run, or cannot be read.
@@ -66,7 +67,7 @@ def find_runs(logdirs, read=runs_lib.read):
   runs = {}
   for pattern in logdirs:
     if not glob.has_magic(pattern):
-      runs.setdefault(os.path.normpath(pattern), read(pattern))
+      runs.setdefault(os.path.realpath(pattern), read(pattern))
       continue
     found = []
     for path in sorted(glob.glob(pattern)):
@@ -77,7 +78,7 @@ def find_runs(logdirs, read=runs_lib.read):
     if not found:
       raise ValueError(f'--logdirs: no run is found by {pattern}.')
     for run in found:
-      runs.setdefault(os.path.normpath(run.logdir), run)
+      runs.setdefault(os.path.realpath(run.logdir), run)
   return list(runs.values())
 
 

@@ -216,3 +216,12 @@ def test_directories_that_a_shell_has_spelled_out_are_refused(tmp_path):
 def test_a_run_named_twice_counts_once(tmp_path):
   logdir = make_run(tmp_path / 'a', [(10, 'pong', -21)], level_name='pong')
   assert len(report.find_runs([logdir, logdir + '/', f'{tmp_path}/*'])) == 1
+
+
+def test_a_run_with_two_names_counts_once_by_the_first(tmp_path, monkeypatch):
+  logdir = make_run(tmp_path / 'a', [(10, 'pong', -21)], level_name='pong')
+  (tmp_path / 'link').symlink_to(logdir)
+  monkeypatch.chdir(tmp_path)
+  for names in ['a', logdir], [logdir, 'a'], ['link', '*', logdir]:
+    (run,) = report.find_runs(names)
+    assert run.logdir == names[0]

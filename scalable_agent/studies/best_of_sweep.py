@@ -59,10 +59,15 @@ def by_condition(outcomes):
     `Conditions`.
 
   Raises:
-    ValueError: Two sweeps of a condition have the same seed.
+    ValueError: Two sweeps of a condition have the same seed, or an agent has
+      none.
   """
   groups = collections.defaultdict(lambda: collections.defaultdict(list))
   for outcome in outcomes:
+    if outcome.seed is None:
+      raise ValueError(
+          f'{outcome.logdir} has no config.json with a seed, by which sweeps '
+          'are compared. Leave it out.')
     directory = os.path.dirname(os.path.normpath(outcome.logdir))
     repetition = directory, (
         None if outcomes_lib.has_dependent_runs(outcome) else outcome.seed)

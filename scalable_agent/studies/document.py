@@ -12,6 +12,7 @@ from scalable_agent.studies import best_of_sweep
 from scalable_agent.studies import lag as lag_lib
 from scalable_agent.studies import outcomes as outcomes_lib
 from scalable_agent.studies import pictures
+from scalable_agent.studies import selection
 from scalable_agent.studies import tables as study_tables
 
 TITLE = 'The variants of a sweep'
@@ -34,7 +35,8 @@ _HOW_BEST = (
     'samples with new seeds, by which variants are compared.')
 _HOW_STABLE = (
     'The final returns of all samples, sorted. The area under the curve is '
-    'their mean.')
+    'their mean. A drawn sample counts by its mean over the hyperparameters '
+    'that were chosen.')
 _HOW_LAGGED = (
     'Bars are intervals over seeds. "Best" takes, for each half of the seeds, '
     'the hyperparameters that are the best with the other half at this point.')
@@ -83,20 +85,60 @@ def _by_variant(study, outcomes):
   return outcomes_lib.by_variant(outcomes)
 
 
+def _left_out(variants, kept):
+  """Says which runs do not count since others are missing, as blocks.
+
+  Args:
+    variants: Of `outcomes.by_variant`.
+    kept: A function that returns the `Outcome`s of a variant that count.
+  """
+  blocks = []
+  for variant, samples in variants.items():
+    found = selection.left_out(samples, kept(samples))
+    if found:
+      blocks.append(document.Paragraph(
+          f'{outcomes_lib.describe(variant)}: {len(found)} of '
+          f'{sum(map(len, samples.values()))} runs are left out, since samples '
+          'are compared by the same seeds, and other runs of their sample or '
+          'seed are missing: ' + ', '.join(
+              outcome.logdir for outcome in found) + '.'))
+  return blocks
+
+
+def _runs_of(found):
+  """Yields the `Outcome`s of a dict of anything to a dict of seed to them."""
+  for seeds in found.values():
+    yield from seeds.values()
+
+
+def _kept_by_best(samples):
+  yield from _runs_of(selection.complete(samples, selection.BEST))
+  for runs in selection.best_again(samples).values():
+    yield from runs
+
+
+def _kept_by_stability(samples):
+  for chosen in selection.by_drawn(samples).values():
+    yield from _runs_of(chosen)
+
+
+def _kept_by_lag(samples):
+  return _runs_of(selection.complete(samples))
+
+
 def _best(level, outcomes):
   variants = _by_variant('best3', outcomes)
   by_name = {}
   for variant, samples in variants.items():
-    shared = outcomes_lib.shared_seeds(samples)
     episodes = [
-        found for sample in outcomes_lib.best_samples(samples)
-        for seed, outcome in samples[sample].items() if seed in shared
+        found for outcome in _runs_of(selection.best_samples(samples))
         for found in outcome.episodes.values()]
     if episodes:
       by_name[outcomes_lib.describe(variant)] = episodes
   blocks = [
       document.Heading(f'{level}: the best samples'),
       document.Paragraph(_HOW_BEST),
+      *_left_out(variants, _kept_by_best),
       study_tables.best(variants),
       study_tables.best_differences(variants)]
   # Returns on different games have no common axis.
@@ -114,6 +156,7 @@ def _stability(level, outcomes):
   return [
       document.Heading(f'{level}: stability'),
       document.Paragraph(_HOW_STABLE),
+      *_left_out(variants, _kept_by_stability),
       study_tables.stability(variants),
       study_tables.differences(variants),
       document.Picture(f'{level} stability',
@@ -128,6 +171,15 @@ def _lag(level, outcomes):
   blocks = [
       document.Heading(f'{level}: policy lag'),
       document.Paragraph(_HOW_LAGGED),
+      *_left_out(variants, _kept_by_lag)]
+  missing = lag_lib.without_best(lines)
+  if missing:
+    blocks.append(document.Paragraph(
+        'No best hyperparameters can be chosen where their samples have fewer '
+        'than two seeds in common, so that there is nothing to show: '
+        f'{"; ".join(missing)}. Give the sweep more --seeds, or use '
+        '--study=stability, which takes the mean over all samples.'))
+  blocks += [
       lag_lib.table(lines, None),
       lag_lib.differences(lines, None),
       document.Picture(f'{level} lag', lag_lib.draw(

@@ -6,6 +6,7 @@ from scalable_agent.results import tables
 from scalable_agent.studies import intervals
 from scalable_agent.studies import outcomes as outcomes_lib
 from scalable_agent.studies import pictures
+from scalable_agent.studies import selection
 from scalable_agent.studies import tables as study_tables
 
 _LAG = 'policy_lag'
@@ -50,28 +51,46 @@ def choose(samples, sample):
 
   The best is chosen for every second seed by the seeds between them, and for
   these by the others, so that what is shown is not the luck that made it the
-  best.
+  best. That takes two seeds of the same samples, see `selection.complete`.
 
   Args:
     samples: A dict of sample to a dict of seed to `Outcome`.
     sample: Which one; None takes the best.
 
   Returns:
-    A dict of seed to float.
+    A dict of seed to float, empty where no best can be chosen.
   """
   if sample is None and len(samples) == 1:
     (sample,) = samples
   if sample is not None:
     return {seed: outcome.final
             for seed, outcome in samples.get(sample, {}).items()}
-  shared = sorted(outcomes_lib.shared_seeds(samples))
-  halves = [half for half in (shared[::2], shared[1::2]) if half]
+  kept = selection.complete(samples)
+  shared = sorted(set().union(*kept.values()))
+  if len(shared) < 2:
+    return {}
+  halves = shared[::2], shared[1::2]
   found = {}
   for half, other in zip(halves, halves[::-1]):
-    best = max(samples, key=lambda sample, by=other: outcomes_lib.score(
-        samples[sample], by))
-    found.update((seed, samples[best][seed].final) for seed in half)
+    best = max(kept.values(), key=lambda seeds, by=other: (
+        selection.mean_final(seeds[seed] for seed in by)))
+    found.update((seed, best[seed].final) for seed in half)
   return found
+
+
+def without_best(lines):
+  """Returns where no best sample can be chosen, a list of names.
+
+  Args:
+    lines: Of `by_lag`.
+  """
+  return [_at(rest, lag) for rest, lags in lines.items()
+          for lag, samples in lags.items()
+          if samples and not choose(samples, None)]
+
+
+def _at(rest, lag):
+  return f'{outcomes_lib.describe(rest)}, lag {lag}'
 
 
 def draw(title, lines, sample):
@@ -125,7 +144,7 @@ def differences(lines, sample):
   for lag in sorted({lag for lags in lines.values() for lag in lags}):
     for a, b in study_tables.neighbours(lines):
       rows.append([
-          f'{outcomes_lib.describe(a)}, lag {lag}', outcomes_lib.describe(b),
+          _at(a, lag), outcomes_lib.describe(b),
           *study_tables.difference(*(
               choose(lines[variant].get(lag, {}), sample)
               for variant in (a, b)))])

@@ -20,15 +20,13 @@ FILE = 'sweep.json'
 # Those of the paper's Table D.1. Where a sweep varies one, that makes another
 # sample and not another variant.
 HYPERPARAMETERS = ('entropy_cost', 'learning_rate', 'epsilon')
-# The paper's "best 3".
-BEST = 3
 # "Final" is what ended in this last part of the frames.
 _LAST = .1
 _SUITE_SCORE = 'capped_human_normalized_score'
 _DEFAULT_AGENT = config_lib.SETTINGS['agent'].default
 
 Outcome = collections.namedtuple(
-    'Outcome', 'logdir level variant sample is_drawn seed settings final '
+    'Outcome', 'logdir level variant sample drawn seed settings final '
     'frames total_frames episodes')
 Outcome.__doc__ = """A run of a sweep.
 
@@ -37,7 +35,8 @@ Outcome.__doc__ = """A run of a sweep.
   variant: What is compared: a tuple of alternatives, each a tuple of pairs of
     setting and value that go together.
   sample: The hyperparameters it was tried with, a tuple of such pairs.
-  is_drawn: Whether some of these were drawn, and not chosen by the user.
+  drawn: Those of these pairs that were drawn, and not chosen by the user; a
+    frozenset.
   seed: --seed.
   settings: What makes its agent what it is, a dict of setting to value.
   final: Its final return, a float; None if no episode ended in the last tenth
@@ -109,7 +108,7 @@ def _read_file(logdir):
     with open(path, 'rb') as f:
       content = json.loads(f.read().decode())
     return (*split(content['variant'], content['sample']),
-            bool(content['sample']))
+            frozenset(content['sample'].items()))
   except FileNotFoundError as e:
     raise ValueError(f'{logdir} is no run of a sweep: it has no {FILE}.') from e
   except (OSError, ValueError, KeyError, TypeError, AttributeError,
@@ -131,9 +130,9 @@ def read(logdir):
     ValueError: It is no run of a sweep, or a file in it cannot be read.
   """
   run = runs_lib.read(logdir)
-  variant, sample, is_drawn = _read_file(logdir)
+  variant, sample, drawn = _read_file(logdir)
   return Outcome(
-      logdir, run.config.get('level_name'), variant, sample, is_drawn,
+      logdir, run.config.get('level_name'), variant, sample, drawn,
       run.config.get('seed'), agents.settings_of(run), final_return(run),
       run.frames,
       run.config.get('total_environment_frames'), run.episodes)
@@ -231,49 +230,6 @@ def mixed_settings(outcomes):
               if other.settings.get(name) != value} - {
                   name for name, _ in (*outcome.sample, *other.sample)}
   return sorted(mixed)
-
-
-def shared_seeds(samples):
-  """Returns the seeds that all samples of a variant have, a set.
-
-  Args:
-    samples: A dict of sample to a dict of seed to `Outcome`.
-  """
-  return set.intersection(*map(set, samples.values())) if samples else set()
-
-
-def are_drawn(samples):
-  """Whether some of a variant's samples were drawn; `samples` is as above."""
-  return any(outcome.is_drawn for seeds in samples.values()
-             for outcome in seeds.values())
-
-
-def score(seeds, chosen):
-  """Returns the mean final return of the chosen seeds, a float; None of none.
-
-  Args:
-    seeds: A dict of seed to `Outcome`.
-    chosen: A set of seeds.
-  """
-  finals = [outcome.final for seed, outcome in seeds.items() if seed in chosen]
-  return float(np.mean(finals)) if finals else None
-
-
-def best_samples(samples, count=BEST):
-  """Returns the samples of the best final returns, the best first.
-
-  They are compared by the seeds that all of them have, so that a second round
-  of the best ones with other seeds does not change which these are.
-
-  Args:
-    samples: A dict of sample to a dict of seed to `Outcome`.
-    count: How many at most.
-  """
-  shared = shared_seeds(samples)
-  if not shared:
-    return []
-  return sorted(samples, key=lambda sample: -score(samples[sample], shared))[
-      :count]
 
 
 def has_ended(outcome):

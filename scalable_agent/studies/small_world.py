@@ -51,7 +51,7 @@ def _train(settings, num_seeds):
   finals = tabular.train(settings, num_seeds, seed=1)
   return [
       outcomes.Outcome(
-          _LEVEL, _LEVEL, variant, sample, False, seed, {}, float(final),
+          _LEVEL, _LEVEL, variant, sample, frozenset(), seed, {}, float(final),
           frames, frames, {}) for seed, final in enumerate(finals, 1)]
 
 

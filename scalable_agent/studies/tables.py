@@ -7,6 +7,7 @@ import numpy as np
 from scalable_agent.results import tables
 from scalable_agent.studies import intervals
 from scalable_agent.studies import outcomes as outcomes_lib
+from scalable_agent.studies import selection
 
 # What is independent of each other: see `finals`.
 _UNITS = 'samples or seeds'
@@ -34,27 +35,25 @@ def verdict(interval):
   return 'higher' if interval[0] > 0 else 'lower'
 
 
-def finals(samples, seeds=None):
-  """Returns the final return of each sample, a dict of sample to float.
+def finals(samples):
+  """Returns the final return of each sample, a dict of drawn pairs to float.
 
-  It is the mean over seeds. Where no sample is drawn, or one alone, it is a
-  dict of seed to float, the mean over what the user chose to try: then seeds
-  are what is compared.
+  It is the mean over seeds, and over what the user chose to try. Where no
+  sample is drawn, or one alone, it is a dict of seed to float: then seeds are
+  what is compared. Samples that lack runs of most others are left out, see
+  `selection.by_drawn`.
 
   Args:
     samples: A dict of sample to a dict of seed to `Outcome`.
-    seeds: A set of seeds that all samples have, None for all of these.
   """
-  if seeds is None:
-    seeds = outcomes_lib.shared_seeds(samples)
-  if not seeds:
-    return {}
-  if len(samples) == 1 or not outcomes_lib.are_drawn(samples):
-    return {seed: float(np.mean([found[seed].final
-                                 for found in samples.values()]))
-            for seed in sorted(seeds)}
-  return {sample: outcomes_lib.score(found, seeds)
-          for sample, found in samples.items()}
+  by_unit, by_seed = {}, {}
+  for drawn, chosen in selection.by_drawn(samples).items():
+    for seeds in chosen.values():
+      for seed, outcome in seeds.items():
+        by_unit.setdefault(drawn, []).append(outcome)
+        by_seed.setdefault(seed, []).append(outcome)
+  found = by_unit if len(by_unit) > 1 else dict(sorted(by_seed.items()))
+  return {unit: selection.mean_final(runs) for unit, runs in found.items()}
 
 
 def best(variants):
@@ -69,17 +68,18 @@ def best(variants):
   Returns:
     A `tables.Table`.
   """
-  header = ['variant', 'samples', 'best', f'best {outcomes_lib.BEST}',
+  header = ['variant', 'samples', 'best', f'best {selection.BEST}',
             'again', _NEW_SEEDS, f'95 %, over {_NEW_SEEDS}']
   rows = []
   for variant, samples in variants.items():
-    row = [outcomes_lib.describe(variant), str(len(samples))]
-    chosen = outcomes_lib.best_samples(samples)
+    compared = selection.complete(samples, selection.BEST)
+    row = [outcomes_lib.describe(variant), str(len(compared))]
+    chosen = selection.best_samples(samples)
     if len(samples) == 1 or not chosen:
       rows.append(row + [tables.MISSING] * 5)
       continue
-    shared = outcomes_lib.shared_seeds(samples)
-    values = [outcomes_lib.score(samples[sample], shared) for sample in chosen]
+    values = [selection.mean_final(seeds.values())
+              for seeds in chosen.values()]
     again = list(_again(samples).values())
     rows.append(row + [
         number(values[0]), number(np.mean(values)),
@@ -89,19 +89,9 @@ def best(variants):
 
 
 def _again(samples):
-  """The mean final return of the best samples, a dict of new seed to float.
-
-  New seeds are those that the best samples have, and not all others.
-
-  Args:
-    samples: A dict of sample to a dict of seed to `Outcome`.
-  """
-  chosen = [samples[sample] for sample in outcomes_lib.best_samples(samples)]
-  if not chosen:
-    return {}
-  new = set.intersection(*map(set, chosen)) - outcomes_lib.shared_seeds(samples)
-  return {seed: float(np.mean([seeds[seed].final for seeds in chosen]))
-          for seed in sorted(new)}
+  """The mean final return of the best samples, a dict of new seed to float."""
+  return {seed: selection.mean_final(runs)
+          for seed, runs in selection.best_again(samples).items()}
 
 
 def stability(variants):
@@ -132,17 +122,17 @@ def neighbours(variants):
 def differences(variants):
   """Compares variants that differ in one thing, paired by sample.
 
+  Those runs count whose sample and seed both variants have.
+
   Args:
     variants: Of `outcomes.by_variant`.
 
   Returns:
     A `tables.Table`.
   """
-  def both(*pair):
-    seeds = set.intersection(*map(outcomes_lib.shared_seeds, pair))
-    return [finals(samples, seeds) for samples in pair]
-
-  return _differences(variants, both, _UNITS)
+  return _differences(
+      variants,
+      lambda *pair: map(finals, selection.in_common(*pair)), _UNITS)
 
 
 def best_differences(variants):

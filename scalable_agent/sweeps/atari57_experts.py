@@ -77,17 +77,38 @@ def _slurm_script(games):
   return slurm.script(games, logdir, FLAGS.slurm_options, command, 'games')
 
 
+def _print_scores(runs):
+  """Prints what the tests came to, or in one line why it cannot.
+
+  Args:
+    runs: A list of `ManagedRun`s.
+
+  Returns:
+    Whether it could.
+  """
+  try:
+    print(*tested.lines([run.logdir for run in runs]), sep='\n')
+  except (OSError, ValueError) as e:
+    print(f'Error: {" ".join(str(e).splitlines())}', file=sys.stderr)
+    return False
+  return True
+
+
 def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
     experiment.refuse_arguments(argv)
     runs = _make_runs(_chosen_games())
+    are_scores_known = True
     try:
-      program.finish(runs, 'game', FLAGS.parallel, FLAGS.slurm, _slurm_script)
+      program.finish(runs, 'game', FLAGS.parallel, FLAGS.slurm, _slurm_script,
+                     environs=sweep_flags.environs())
     finally:
       # Also if some games failed, or wait for another start.
       if FLAGS.mode == 'test' and not FLAGS.slurm:
-        print(*tested.lines([run.logdir for run in runs]), sep='\n')
+        are_scores_known = _print_scores(runs)
+    if not are_scores_known:
+      sys.exit(1)
   except (config_lib.ConfigError, OSError) as e:
     sys.exit(f'Error: {e}')
 

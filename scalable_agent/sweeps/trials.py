@@ -10,6 +10,7 @@ from scalable_agent.config import ConfigError
 from scalable_agent.files import whole_file
 from scalable_agent.process import machine_memory
 from scalable_agent.studies import outcomes
+from scalable_agent.studies import selection
 from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import run_processes
 from scalable_agent.training import logdir as logdir_lib
@@ -138,7 +139,7 @@ def choose_best(trials, logdir, count):
         'cannot be among the best', len(missing), len(set(compared)), logdir)
   chosen = []
   for trial, (variant, sample) in zip(trials, compared, strict=True):
-    best = outcomes.best_samples(found.get(variant, {}), count)
+    best = selection.best_samples(found.get(variant, {}), count)
     done = found.get(variant, {}).get(sample, {}).get(trial.seed)
     if done and os.path.basename(done.logdir) != trial.name:
       raise ConfigError(

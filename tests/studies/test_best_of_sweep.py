@@ -123,6 +123,16 @@ def test_two_sweeps_of_one_seed_are_refused(tmp_path):
     best_of_sweep.by_condition(_read(tmp_path / 'a', tmp_path / 'b'))
 
 
+def test_agents_without_a_configuration_are_refused(tmp_path):
+  """Nobody knows of what seed they are."""
+  for i in range(2):
+    trial_runs.write(tmp_path, f'a/{i}', [1.], [dict(population=2)])
+    (tmp_path / 'a' / f'{i}' / 'config.json').unlink()
+  with pytest.raises(ValueError, match=f'^{tmp_path}/a/0 has no config.json .*'
+                     'Leave it out.$'):
+    document.build(_read(tmp_path / 'a'), ['best_of_sweep'])
+
+
 def _tables(blocks):
   return [block for block in blocks if isinstance(block, tables.Table)]
 

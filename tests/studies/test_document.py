@@ -134,8 +134,51 @@ def test_seeds_that_one_variant_lacks_count_for_neither(tmp_path):
               [{'off_policy_correction': correction}], {'epsilon': i},
               seed=seed)
   means, (difference,) = _stability(tmp_path)
-  assert [row[2] for row in means] == ['52.5', '102.5']
-  assert difference[2:] == ['6', '0', '0 to 0', 'cannot be told']
+  # The other seeds of sample 4 count for neither.
+  assert [row[2] for row in means] == ['102.2', '102.5']
+  assert difference[2:] == ['5', '0', '0 to 0', 'cannot be told']
+
+
+@pytest.fixture(scope='module', name='gaps')
+def _gaps(tmp_path_factory):
+  """Sample 1 lacks a run, and sample 5 lacks one of another seed."""
+  root = tmp_path_factory.mktemp('gaps')
+  for seed in range(2):
+    for i in range(8):
+      for correction in _CORRECTIONS:
+        if (correction, i, seed) not in [('none', 1, 0), ('none', 5, 1)]:
+          trial_runs.write(
+              root, f'{correction}_{i}_{seed}',
+              [10. * seed + i + 2. * (correction == 'vtrace')],
+              [{'policy_lag': 0}, {'off_policy_correction': correction}],
+              {'learning_rate': i}, seed=seed)
+  return root
+
+
+@pytest.mark.parametrize('study', ['best3', 'stability', 'lag'])
+def test_runs_that_are_missing_cost_their_samples_alone(gaps, study):
+  blocks = document.build(outcomes.read_all(gaps), [study])
+  table, differences = _tables(blocks)
+  name = 'policy_lag=0, off_policy_correction=none'
+  if study == 'stability':
+    assert [row[1] for row in table.rows] == ['6', '8']
+    (row,) = differences.rows
+    assert row[2:] == ['6', '-2', '-2 to -2', 'lower']
+  elif study == 'best3':
+    # Of the samples 7, 6 and 4, over both seeds.
+    assert _rows(table)[name][1:4] == ['6', '12', '10.7']
+  else:
+    assert table.rows[0][1].startswith('12 (')
+  (text,) = [block.text for block in blocks
+             if 'left out' in getattr(block, 'text', '')]
+  assert text.startswith(f'{name}: 2 of 14 runs are left out')
+  assert text.endswith(f'missing: {gaps}/none_1_1, {gaps}/none_5_0.')
+
+
+def test_a_second_round_is_not_called_left_out(sweep):
+  for study in 'best3', 'stability':
+    assert 'left out' not in str(
+        document.build(outcomes.read_all(sweep), [study]))
 
 
 def test_what_the_user_chose_to_try_is_no_sample(tmp_path):
@@ -151,6 +194,47 @@ def test_what_the_user_chose_to_try_is_no_sample(tmp_path):
   means, (difference,) = _stability(tmp_path)
   assert [row[1:3] for row in means] == [['5', '23'], ['5', '25']]
   assert difference[2:] == ['5', '-2', '-2 to -2', 'lower']
+
+
+def _write_tried(root, without=()):
+  """Five drawn samples of epsilon, with three rates that were chosen."""
+  for i in range(5):
+    for rate in (1., 2., 60.):
+      for correction in _CORRECTIONS:
+        name = f'{correction}_{i}_{rate:g}'
+        if name not in without:
+          trial_runs.write(
+              root, name, [i + rate + 2. * (correction == 'vtrace')],
+              [{'off_policy_correction': correction}, {'learning_rate': rate}],
+              {'epsilon': i})
+
+
+def test_a_drawn_sample_counts_once_whatever_is_tried_with_it(tmp_path):
+  """What was chosen makes no more samples: means are over the rates."""
+  _write_tried(tmp_path)
+  means, (difference,) = _stability(tmp_path)
+  assert [row[1:3] for row in means] == [['5', '23'], ['5', '25']]
+  assert difference[2:] == ['5', '-2', '-2 to -2', 'lower']
+
+
+def test_a_drawn_sample_counts_with_all_rates_or_not_at_all(tmp_path):
+  _write_tried(tmp_path, without=['none_0_60'])
+  means, (difference,) = _stability(tmp_path)
+  assert [row[1:3] for row in means] == [['4', '23.5'], ['5', '25']]
+  assert difference[2:] == ['4', '-2', '-2 to -2', 'lower']
+  text = str(document.build(outcomes.read_all(tmp_path), ['stability']))
+  assert f'missing: {tmp_path}/none_0_1, {tmp_path}/none_0_2.' in text
+
+
+def test_grids_that_have_nothing_in_common_are_compared(tmp_path):
+  for seed in range(4):
+    for correction, rate in (('none', 1.), ('vtrace', 2.)):
+      trial_runs.write(
+          tmp_path, f'{correction}_{seed}', [seed + rate],
+          [{'off_policy_correction': correction}, {'learning_rate': rate}],
+          seed=seed)
+  _, (difference,) = _stability(tmp_path)
+  assert difference[2:] == ['4', '-1', '-1 to -1', 'lower']
 
 
 def test_the_order_of_flags_makes_no_other_variant(tmp_path):
@@ -227,13 +311,29 @@ def test_the_best_sample_is_not_chosen_by_the_seed_that_counts():
     samples = {
         (('learning_rate', i),): {
             seed: outcomes.Outcome(
-                '', '', (), (), False, seed, {}, final, 1, 1, {})
+                '', '', (), (), frozenset(), seed, {}, final, 1, 1, {})
             for seed, final in enumerate(row)} for i, row in enumerate(finals)}
     chosen = lag.choose(samples, None)
     assert set(chosen) == set(range(5))
     means.append(np.mean(list(chosen.values())))
   # The best of 20 means of 5 seeds is at 0.84.
   assert abs(np.mean(means)) < 4 * np.std(means) / np.sqrt(400) < .2
+
+
+def test_there_is_no_best_by_one_seed_alone(tmp_path):
+  """The best of luck would be shown for what hyperparameters are worth."""
+  for i in range(4):
+    for seed in range(3 if i < 2 else 1):
+      trial_runs.write(
+          tmp_path, f'{i}_{seed}', [float(i)], [{'policy_lag': 10}],
+          {'learning_rate': i}, seed=seed)
+  blocks = document.build(outcomes.read_all(tmp_path), ['lag'])
+  table, _ = _tables(blocks)
+  assert table.rows == [['10', tables.MISSING]]
+  text = str(blocks)
+  assert 'nothing to show: all runs, lag 10. Give the sweep more' in text
+  # The others, each sample by itself, are there.
+  assert sum(isinstance(block, blocks_lib.Picture) for block in blocks) == 5
 
 
 def test_a_difference_of_three_seeds_cannot_be_told(tmp_path):

@@ -77,8 +77,8 @@ def test_killed_and_run_again_it_finishes_the_rest(tmp_path):
   assert '2 of 2 done' in output
   assert [row[:4] for row in rows if len(row) > 3 and row[1] != 'of'] == [
       ['game', 'state', 'frames', 'frames/s'],
-      ['breakout', 'done', '0.01M', '100%'],
-      ['pong', 'done', '0.01M', '100%']]
+      ['breakout', 'done', '8k', '100%'],
+      ['pong', 'done', '8k', '100%']]
 
   code, output, _ = _run(tmp_path, *_TINY)
   assert (code, output) == (0, 'All games are done.\n')
@@ -200,3 +200,22 @@ def test_test_mode_ends_with_a_table_of_scores(tmp_path, games, expected_code):
   for line, game in ((breakout, 'breakout'), (pong, 'pong')):
     assert line.split()[0] == game and ' 100.0 % ' in line
   assert statistics.split()[:5] == ['shallow', '100.0', '%', '100.0', '%']
+
+
+@pytest.mark.parametrize('games', ['pong', 'pong,qbert'])
+def test_scores_that_cannot_be_read_are_told_in_one_line(tmp_path, games):
+  """And hide no game that failed."""
+  pong = tmp_path / 'pong'
+  pong.mkdir()
+  (pong / 'ckpt-100.index').touch()
+  (pong / 'config.json').write_text(json.dumps(dict(level_name='pong')))
+  (pong / 'test_scores.json').write_text(json.dumps(dict(
+      frames=100, levels=dict(pong=dict(num_episodes=2)))))
+  code, _, errors = _run(
+      tmp_path, f'--games={games}', '--mode=test', '--test_num_episodes=2')
+  assert code == 1
+  lines = errors.splitlines()
+  assert lines[0].startswith(f'Error: {pong}/test_scores.json holds no test')
+  assert len(lines) == len(games.split(','))
+  if 'qbert' in games:
+    assert 'qbert' in lines[1] and 'has no checkpoint' in lines[1]

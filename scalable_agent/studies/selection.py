@@ -1,0 +1,144 @@
+"""Which runs of a variant are compared, where some are missing; the best."""
+
+import collections
+import itertools
+import math
+
+import numpy as np
+
+# The paper's "best 3".
+BEST = 3
+# More than this part of the samples stays where some are left out for the sake
+# of more seeds: a second round of the best has seeds that the others lack.
+_KEPT = .75
+
+
+def complete(entries, least=0):
+  """Returns a part of a table in which each row has each column.
+
+  The columns are those that the most rows have, and the rows those that have
+  all of these. There are so many columns that the most entries are left, and
+  more than three quarters of the rows that have the first.
+
+  Args:
+    entries: A dict of row to a dict of column to anything, such as of sample to
+      seed to `Outcome`.
+    least: How many rows have to be left, if as many have the first column.
+
+  Returns:
+    Such a dict.
+  """
+  counts = collections.Counter(itertools.chain.from_iterable(entries.values()))
+  ordered = [column for column, _ in counts.most_common()]
+  most = max(counts.values(), default=0)
+  needed = max(math.floor(_KEPT * most) + 1, min(least, most))
+  found, num_found = {}, 0
+  for num_columns in range(1, len(ordered) + 1):
+    columns = ordered[:num_columns]
+    rows = {row: {column: values[column] for column in columns}
+            for row, values in entries.items() if values.keys() >= set(columns)}
+    if len(rows) >= needed and len(rows) * num_columns > num_found:
+      found, num_found = rows, len(rows) * num_columns
+  return found
+
+
+def by_drawn(samples):
+  """Sorts the runs of a variant that can be compared by what was drawn.
+
+  Args:
+    samples: A dict of sample to a dict of seed to `Outcome`.
+
+  Returns:
+    A dict of the drawn pairs of a sample, a frozenset, to a dict of the chosen
+    ones, another, to a dict of seed to `Outcome`. Each has the same chosen
+    pairs and seeds; the samples that lack some are left out, see `complete`.
+  """
+  found = {}
+  for sample, seeds in complete(samples).items():
+    drawn = frozenset().union(*(outcome.drawn for outcome in seeds.values()))
+    found.setdefault(drawn, {})[frozenset(sample) - drawn] = seeds
+  return complete(found)
+
+
+def in_common(first, second):
+  """Returns the runs of two variants whose sample and seed both have, a pair.
+
+  Where they have no sample in common, as with a grid for each, these are all.
+
+  Args:
+    first: A dict of sample to a dict of seed to `Outcome`.
+    second: The same of the other variant.
+  """
+  both = [sample for sample in first if sample in second]
+  if not both:
+    return first, second
+  return tuple(
+      {sample: {seed: samples[sample][seed] for seed in first[sample]
+                if seed in second[sample]} for sample in both}
+      for samples in (first, second))
+
+
+def left_out(samples, kept):
+  """Returns the runs of a variant that do not count, as others are missing.
+
+  Runs of seeds that few samples have are not among them: these seeds are of a
+  second round of the best, or have just begun.
+
+  Args:
+    samples: A dict of sample to a dict of seed to `Outcome`.
+    kept: Those of these `Outcome`s that count.
+
+  Returns:
+    A list of `Outcome`s.
+  """
+  counts = collections.Counter(itertools.chain.from_iterable(samples.values()))
+  few = max(counts.values(), default=0) / 2
+  counted = {(outcome.sample, outcome.seed) for outcome in kept}
+  return [outcome for sample, seeds in samples.items()
+          for seed, outcome in seeds.items()
+          if (sample, seed) not in counted and counts[seed] > few]
+
+
+def mean_final(outcomes):
+  """Returns the mean final return of `Outcome`s, at least one."""
+  return float(np.mean([outcome.final for outcome in outcomes]))
+
+
+def best_samples(samples, count=BEST):
+  """Returns the samples of the best final returns, the best first.
+
+  They are compared by the seeds that most of them have, see `complete`, so that
+  a second round of the best ones with other seeds does not change which these
+  are.
+
+  Args:
+    samples: A dict of sample to a dict of seed to `Outcome`.
+    count: How many at most.
+
+  Returns:
+    A dict of sample to a dict of seed to `Outcome`, of these seeds.
+  """
+  ordered = sorted(
+      complete(samples, count).items(),
+      key=lambda item: -mean_final(item[1].values()))
+  return dict(ordered[:count])
+
+
+def best_again(samples):
+  """Returns the runs of the best samples with new seeds.
+
+  New seeds are those that all of them have, and were not chosen by.
+
+  Args:
+    samples: A dict of sample to a dict of seed to `Outcome`.
+
+  Returns:
+    A dict of new seed to a list of `Outcome`s, one of each of these samples.
+  """
+  chosen = best_samples(samples)
+  if not chosen:
+    return {}
+  new = set.intersection(*(set(samples[sample]) for sample in chosen))
+  new = new.difference(*chosen.values())
+  return {seed: [samples[sample][seed] for sample in chosen]
+          for seed in sorted(new)}
