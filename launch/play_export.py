@@ -17,7 +17,8 @@ from ale_py import vector_env
 import numpy as np
 import tensorflow as tf
 
-
+# Read with the first operation. Else TensorFlow takes all of a GPU's memory.
+os.environ.setdefault('TF_FORCE_GPU_ALLOW_GROWTH', 'true')
 # The level that an agent for all games was trained on.
 _ALL_GAMES = 'atari57'
 

@@ -11,6 +11,7 @@ import tree
 
 from scalable_agent import rmsprop
 from scalable_agent import trajectories
+from scalable_agent.process import host_tensors
 
 
 def loss_and_gradients(loss_fn, params, target_params, batch):
@@ -80,10 +81,10 @@ def place(batch, rows=slice(None), num_kept=0):
     A `Batch` of tensors, without what no loss depends on. `kept_versions` is
     their number, a float32 scalar.
   """
-  along_batch = lambda nest: tree.map_structure(
-      lambda a: tf.constant(a[rows]), nest)
+  move = lambda array: tf.identity(host_tensors.of(array))
+  along_batch = lambda nest: tree.map_structure(lambda a: move(a[rows]), nest)
   along_time = lambda nest: tree.map_structure(
-      lambda a: tf.constant(a[:, rows]), nest)
+      lambda a: move(a[:, rows]), nest)
   unrolls = batch.unrolls
   return trajectories.Batch(
       unrolls=trajectories.ActorOutput(
@@ -95,4 +96,4 @@ def place(batch, rows=slice(None), num_kept=0):
       is_replayed=along_batch(batch.is_replayed),
       weights=along_batch(batch.weights),
       keys=(),
-      kept_versions=tf.constant(np.float32(num_kept)))
+      kept_versions=move(np.float32(num_kept)))

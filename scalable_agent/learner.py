@@ -66,6 +66,10 @@ class Learner:
         most. It computes their gradients side by side, and adds them up.
     """
     self._strategy = strategy
+    # What no replica does would be done by the first GPU, also if that is the
+    # policy's.
+    self._on_device = functools.partial(
+        tf.device, strategy.extended.worker_devices[0])
     self._learning_rate = learning_rate
     self._frames_per_unroll = frames_per_unroll
     self._gradient_norm_clip = gradient_norm_clip
@@ -109,7 +113,8 @@ class Learner:
 
   def weights(self):
     """A copy of the weights, name to tensor, that later updates leave alone."""
-    return self._snapshot()
+    with self._on_device():
+      return self._snapshot()
 
   @property
   def frames(self):
@@ -173,7 +178,8 @@ class Learner:
       the priorities of the batch, float32 [B], or None.
     """
     learning_rate = self._learning_rate(self.frames)
-    values, priorities = self._update(placed_batch, _scalar(learning_rate))
+    with self._on_device():
+      values, priorities = self._update(placed_batch, _scalar(learning_rate))
     logs = dict(zip(self._log_names, values.numpy().tolist(), strict=True))
     self._count(round(logs.pop('num_new_unrolls')))
     if self.target_params and self.steps % self._target_update_period == 0:
@@ -192,8 +198,9 @@ class Learner:
       As `step`: a dict of floats to log, and None.
     """
     learning_rate = self._learning_rate(self.frames)
-    norm, finite = self._apply(
-        gradient.dense, gradient.touched, _scalar(learning_rate))
+    with self._on_device():
+      norm, finite = self._apply(
+          gradient.dense, gradient.touched, _scalar(learning_rate))
     self._count(1)
     logs = {name: float(value) for name, value in gradient.logs.items()}
     return dict(logs, learning_rate=learning_rate, grad_norm=float(norm),

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tree
 
 from scalable_agent import trajectories
+from scalable_agent.process import host_tensors
 
 # Seeds and numbers of calls are of 32 bits.
 _NUM_SEEDS = 2**31
@@ -95,11 +96,14 @@ class Policy:
                      for a in flat_inputs]
     program = self._program(weights, inputs, flat_inputs)
     seed = np.array([self._seed, next(self._calls) % _NUM_SEEDS], np.int32)
+    flat_inputs = [seed, *flat_inputs]
+    if self._device != '/cpu:0':
+      flat_inputs = host_tensors.of(flat_inputs)
     with tf.device(self._device):
       # A call of the function itself checks every argument in Python, which
       # takes as long as a small network.
       outputs = tf.raw_ops.StatefulPartitionedCall(
-          args=[*flat_weights, seed, *flat_inputs], Tout=program.output_dtypes,
+          args=[*flat_weights, *flat_inputs], Tout=program.output_dtypes,
           f=program.function)
     outputs = [output.numpy()[:size] for output in outputs]
     num_fields = len(trajectories.AgentOutput._fields)
@@ -137,8 +141,12 @@ class Policy:
     def step(*tensors):
       return self._step(*tree.unflatten_as(specs, tensors))
 
-    function = tf.function(
-        step, autograph=False, jit_compile=self._jit_compile)
+    function = tf.function(step, autograph=False)
+    if self._jit_compile:
+      # XLA compiles what is called by its name, and `__call__` does not.
+      compiled = tf.function(step, autograph=False, jit_compile=True)
+      function = tf.function(
+          lambda *tensors: compiled(*tensors), autograph=False)
     function = function.get_concrete_function(*tree.flatten(specs))
     assert not function.captured_inputs, (
         'A step is a function of its arguments.')

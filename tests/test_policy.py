@@ -1,3 +1,4 @@
+import functools
 import threading
 
 import numpy as np
@@ -87,6 +88,41 @@ def test_compiled_policy_has_few_programs_and_the_same_outputs(use_lstm):
       np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
   assert sorted(set(traced)) == [1, 4, 8]
   assert len(traced) == 3
+
+
+def test_a_compiled_policy_is_compiled_by_xla():
+  """XLA has no strings, and says so of what it is to compile."""
+  agent = networks.Agent(_NUM_ACTIONS, (ArraySpec((6,), np.float32),), 'vector',
+                         False)
+
+  def step(params, seed, last_actions, *args):
+    last_actions = tf.strings.to_number(
+        tf.as_string(last_actions), tf.int32)
+    return type(agent).step(agent, params, seed, last_actions, *args)
+
+  agent.step = step
+  inputs = (np.zeros([2], np.int32),
+            _env_output(np.random.default_rng(0), ArraySpec((6,), np.float32),
+                        2), ())
+  make = functools.partial(
+      policy_lib.Policy, agent, agent.initial_params(0), 1, 3, '/cpu:0')
+  make()(*inputs)
+  with pytest.raises(tf.errors.OpError, match='XLA'):
+    make(jit_compile=True)(*inputs)
+
+
+def test_on_another_device_the_outputs_are_the_same():
+  rng = np.random.default_rng(0)
+  frame = ArraySpec((6,), np.float32)
+  agent = networks.Agent(_NUM_ACTIONS, (frame,), 'vector', True)
+  inputs = (np.zeros([2], np.int32), _env_output(rng, frame, 2),
+            agent.initial_state(2))
+  here, there = (
+      policy_lib.Policy(agent, agent.initial_params(0), 1, 3, device)(*inputs)
+      for device in ('/cpu:0', '/cpu:1'))
+  for a, b in zip(tree.flatten(here), tree.flatten(there), strict=True):
+    assert isinstance(b, np.ndarray)
+    np.testing.assert_array_equal(a, b)
 
 
 class _ShowingAgent:

@@ -21,6 +21,8 @@ def prepare():
   """
   # TensorFlow Probability is built on it; TensorFlow would load another Keras.
   os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')
+  # Else TensorFlow takes all of a GPU's memory, and another process has none.
+  os.environ.setdefault('TF_FORCE_GPU_ALLOW_GROWTH', 'true')
   # By itself TensorFlow takes oneDNN's convolutions on CPUs with AVX-512 alone;
   # they are the faster ones with AVX2 too.
   if platform.machine() == 'x86_64':

@@ -14,6 +14,7 @@ import tensorflow as tf
 import tree
 
 from scalable_agent import staging
+from scalable_agent.process import host_tensors
 from scalable_agent.replay import packed_unrolls
 
 
@@ -49,10 +50,10 @@ class Replayer:
       return agent.unroll(weights, actions, env_outputs, states)[1]
 
     def advance_on_device(*inputs):
+      inputs = host_tensors.of(inputs)
       with tf.device(device):
         return tree.map_structure(
-            lambda t: t.numpy().copy(),
-            advance(*tree.map_structure(tf.convert_to_tensor, inputs)))
+            lambda t: t.numpy().copy(), advance(*inputs))
 
     self._advance = advance_on_device
 

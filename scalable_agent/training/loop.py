@@ -84,8 +84,9 @@ def train(config, start_actors=actor_threads.start, stop=None,
       peers.check(cause)
     if isinstance(cause, tf.errors.ResourceExhaustedError):
       raise run_lib.TrainingError(
-          'The memory of a device does not suffice. Lower --batch_size or '
-          '--num_actors, or choose a smaller --network. TensorFlow says: '
+          'The memory of a device does not suffice. Lower --batch_size, '
+          '--num_actors or --policy_lag, or choose a smaller --network. '
+          'TensorFlow says: '
           f'{errors.first_line(cause)}') from e
     raise
 
