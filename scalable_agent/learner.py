@@ -66,10 +66,6 @@ class Learner:
         most. It computes their gradients side by side, and adds them up.
     """
     self._strategy = strategy
-    # What no replica does would be done by the first GPU, also if that is the
-    # policy's.
-    self._on_device = functools.partial(
-        tf.device, strategy.extended.worker_devices[0])
     self._learning_rate = learning_rate
     self._frames_per_unroll = frames_per_unroll
     self._gradient_norm_clip = gradient_norm_clip
@@ -92,10 +88,20 @@ class Learner:
     self._gradients = compile_(
         functools.partial(gradients_lib.loss_and_gradients, loss_fn),
         jit_compile=jit_compile)
-    self._update = compile_(self._replicated_update)
-    self._apply = compile_(self._apply_gradients)
-    self._snapshot = compile_(
-        lambda: {k: v.read_value() for k, v in self._local_params().items()})
+    self._update = self._on_device(compile_(self._replicated_update))
+    self._apply = self._on_device(compile_(self._apply_gradients))
+    self._snapshot = self._on_device(compile_(
+        lambda: {k: v.read_value() for k, v in self._local_params().items()}))
+
+  def _on_device(self, function):
+    """Has what no replica does done here, and not by the policy's GPU."""
+    device = self._strategy.extended.worker_devices[0]
+
+    def call(*args):
+      with tf.device(device):
+        return function(*args)
+
+    return call
 
   def _local_params(self):
     return {name: self._local(variable)
@@ -113,8 +119,7 @@ class Learner:
 
   def weights(self):
     """A copy of the weights, name to tensor, that later updates leave alone."""
-    with self._on_device():
-      return self._snapshot()
+    return self._snapshot()
 
   @property
   def frames(self):
@@ -178,8 +183,7 @@ class Learner:
       the priorities of the batch, float32 [B], or None.
     """
     learning_rate = self._learning_rate(self.frames)
-    with self._on_device():
-      values, priorities = self._update(placed_batch, _scalar(learning_rate))
+    values, priorities = self._update(placed_batch, _scalar(learning_rate))
     logs = dict(zip(self._log_names, values.numpy().tolist(), strict=True))
     self._count(round(logs.pop('num_new_unrolls')))
     if self.target_params and self.steps % self._target_update_period == 0:
@@ -198,9 +202,8 @@ class Learner:
       As `step`: a dict of floats to log, and None.
     """
     learning_rate = self._learning_rate(self.frames)
-    with self._on_device():
-      norm, finite = self._apply(
-          gradient.dense, gradient.touched, _scalar(learning_rate))
+    norm, finite = self._apply(
+        gradient.dense, gradient.touched, _scalar(learning_rate))
     self._count(1)
     logs = {name: float(value) for name, value in gradient.logs.items()}
     return dict(logs, learning_rate=learning_rate, grad_norm=float(norm),

@@ -60,6 +60,15 @@ def test_one_replica_per_device():
     assert tf.Variable(0.).device.endswith('CPU:1')
 
 
+def test_nothing_of_an_update_is_on_another_device():
+  """The first may be the policy's."""
+  learner = _make_learner(strategy=learner_lib.create_strategy(['/cpu:1']))
+  values, _ = learner._update(learner.place(_batch(0)), tf.constant(.1))
+  assert values.device.endswith('CPU:1')
+  assert all(weight.device.endswith('CPU:1')
+             for weight in learner.weights().values())
+
+
 def test_annealed_learning_rate():
   """From all of it to 0 on a line, and 0 beyond."""
   rates = [learner_lib.annealed_learning_rate(.4, 1000, frames)
