@@ -1,12 +1,14 @@
 """The scripts of launch/, with an interpreter that says what it is to do."""
 
 import os
+import re
 import runpy
 import signal
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from tests import conftest
@@ -28,8 +30,11 @@ def _venv(tmp_path):
 
 
 def _run(script, *arguments, **environ):
+  path = os.path.join(_ROOT, 'launch', script)
+  # What sbatch takes need not be executable.
+  program = [path] if os.access(path, os.X_OK) else ['bash', path]
   return subprocess.run(
-      [os.path.join(_ROOT, 'launch', script), *arguments], timeout=60,
+      [*program, *arguments], timeout=60,
       stdin=subprocess.DEVNULL, capture_output=True, text=True,
       env=dict(os.environ, **{k: str(v) for k, v in environ.items()}))
 
@@ -141,11 +146,26 @@ def _started(tmp_path):
   return sorted(path.read_text().splitlines()) if path.exists() else []
 
 
+def _log(tmp_path, job):
+  """What a job has said since it was started last."""
+  text = (tmp_path / 'logs' / f'{job}.log').read_text()
+  return re.split(
+      r'(?m)^== (?:learner|actor) \d+, started at \d{4}-\d\d-\d\d [\d:]{8}\n',
+      text)[-1]
+
+
 def _wait_until(condition):
   deadline = time.time() + 30
   while not condition():
     assert time.time() < deadline
     time.sleep(.1)
+
+
+def _is_running(pid):
+  try:
+    return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+  except psutil.NoSuchProcess:
+    return False
 
 
 def test_local_jobs_get_their_flags_and_end_together(tmp_path):
@@ -159,7 +179,7 @@ def test_local_jobs_get_their_flags_and_end_together(tmp_path):
   assert _started(tmp_path) == [
       f'-m scalable_agent.experiment --job_name={job} {shared}'
       for job in ('actor --task=0', 'learner --task=0', 'learner --task=1')]
-  assert (tmp_path / 'logs' / 'learner-1.log').read_text() == 'learning\n'
+  assert _log(tmp_path, 'learner-1') == 'learning\n'
 
 
 def test_local_jobs_show_how_far_they_are(tmp_path):
@@ -195,12 +215,61 @@ def test_local_jobs_stop_on_a_signal(tmp_path):
   assert process.returncode == 0
 
 
+def test_a_local_job_that_cannot_save_is_an_error(tmp_path):
+  process = _start_jobs(
+      tmp_path, 'trap "echo The disk is full; exit 3" TERM; sleep 60 & wait',
+      _WAIT_FOR_TERM, ACTORS='1')
+  _wait_until(lambda: len(_started(tmp_path)) == 2)
+  time.sleep(.5)  # For the traps of the jobs.
+  process.send_signal(signal.SIGTERM)
+  _, errors = process.communicate(timeout=30)
+  assert process.returncode == 1
+  assert 'learner 0 has ended with code 3:\nThe disk is full\n' in errors
+  assert len(_started(tmp_path)) == 2
+
+
+def test_local_jobs_that_do_not_stop_are_killed(tmp_path):
+  """With what they have started, and no sooner than they may have saved."""
+  deaf = f'trap "" TERM; sleep 40 & echo $! >{tmp_path}/child; wait'
+  process = _start_jobs(
+      tmp_path, f'[[ "$*" == *task=0* ]] || {{ {deaf}; }}; '
+      f'until test -e {tmp_path}/child; do sleep .05; done; exit 1',
+      'trap "sleep 1; exit 0" TERM; sleep 60 & wait',
+      LEARNERS='2', ACTORS='1', STOP_SECS='4')
+  _, errors = process.communicate(timeout=30)
+  assert process.returncode == 1
+  assert (
+      'Error: after 4 s (STOP_SECS) these have not ended, and are killed: '
+      'learner 1.\n') in errors
+  assert 'learner 1 has ended with code 137:' in errors
+  assert 'actor 0 has ended' not in errors
+  child = int((tmp_path / 'child').read_text())
+  _wait_until(lambda: not _is_running(child))
+
+
+def test_local_logs_keep_what_was_in_them(tmp_path):
+  """Nothing of which counts as this run's, not even half a line."""
+  (tmp_path / 'logs').mkdir()
+  for job in ('learner', 'actor'):
+    (tmp_path / 'logs' / f'{job}-0.log').write_text('Before\nkilled in a li')
+  process = _start_jobs(
+      tmp_path, 'echo learning; sleep 1; exit 1', 'sleep 60', ACTORS='1',
+      RESTARTS='1')
+  _, errors = process.communicate(timeout=30)
+  assert 'learning' in errors
+  assert 'Before' not in errors and 'killed in a li' not in errors
+  start = r'== learner 0, started at [\d-]+ [\d:]+\n'
+  assert re.fullmatch(
+      f'Before\nkilled in a li\n{start}learning\n{start}learning\n',
+      (tmp_path / 'logs' / 'learner-0.log').read_text())
+
+
 def test_local_learners_come_before_actors_and_ctrl_c_reaches_neither(tmp_path):
   say = 'echo $(nice) $(ps -o pgid= -p $$)'
   process = _start_jobs(tmp_path, say, f'{say}; sleep 1', ACTORS='1')
   process.communicate(timeout=60)
   learner, actor = (
-      list(map(int, (tmp_path / 'logs' / f'{name}-0.log').read_text().split()))
+      list(map(int, _log(tmp_path, f'{name}-0').split()))
       for name in ('learner', 'actor'))
   assert actor[0] == min(learner[0] + 5, 19)
   assert len({learner[1], actor[1], os.getpgid(0)}) == 3
@@ -216,9 +285,11 @@ def test_a_killed_local_job_is_started_again(tmp_path):
 
 
 def test_local_jobs_that_die_together_are_all_started_again(tmp_path):
-  live = (f'test -e {tmp_path}/x && exec sleep 2; '
-          f'until test -e {tmp_path}/x; do sleep .05; done; kill -9 $$')
-  process = _start_jobs(tmp_path, live, live, ACTORS='3')
+  live = lambda seconds: (
+      f'test -e {tmp_path}/x && exec sleep {seconds}; '
+      f'until test -e {tmp_path}/x; do sleep .05; done; kill -9 $$')
+  # The learner ends first, even if it is the last to be started again.
+  process = _start_jobs(tmp_path, live(2), live(8), ACTORS='3')
   try:
     _wait_until(lambda: len(_started(tmp_path)) == 4)
     (tmp_path / 'x').touch()
@@ -227,6 +298,26 @@ def test_local_jobs_that_die_together_are_all_started_again(tmp_path):
     process.terminate()
   assert process.returncode == 0
   assert len(_started(tmp_path)) == 8
+
+
+@pytest.mark.parametrize('seconds', [0, 3])
+def test_a_learner_that_failed_at_its_end_gets_its_actors_again(
+    tmp_path, seconds):
+  """They have heard that training is done, and end before or after it."""
+  again = lambda job: f'[[ $(grep -c name={job} {tmp_path}/started) == 2 ]]'
+  process = _start_jobs(
+      tmp_path,
+      f'{again("learner")} || {{ sleep 1; touch {tmp_path}/done; exit 1; }}; '
+      f'until {again("actor")}; do sleep .05; done',
+      f'{again("actor")} && exec sleep 2; '
+      f'until test -e {tmp_path}/done -o {seconds} = 0; do sleep .05; done; '
+      f'sleep {seconds}', ACTORS='1')
+  try:
+    process.communicate(timeout=30)
+  finally:
+    process.terminate()
+  assert process.returncode == 0
+  assert len(_started(tmp_path)) == 4
 
 
 def test_a_local_job_that_failed_is_not_started_after_a_signal(tmp_path):
@@ -250,6 +341,84 @@ def test_a_local_learner_that_fails_for_good_stops_the_rest(tmp_path):
   assert 'Error: it is raining' in errors
   assert 'Error: learner 0 has failed, stopping all jobs.' in errors
   assert len(_started(tmp_path)) == 4
+
+
+def _run_slurm(tmp_path, learner, actor):
+  """Runs slurm.sbatch, with jobs that are what these two shell commands do.
+
+  What stands in for SLURM runs each step as one process. As there, srun kills
+  it on SIGTERM, and scancel sends its signal to what the steps run.
+  """
+  venv = _venv(tmp_path)
+  _executable(venv / 'bin' / 'python', f"""#!/bin/bash
+echo "$*" >>"{tmp_path}/started"
+if [[ "$*" == *job_name=learner* ]]; then {learner}; else {actor}; fi
+""")
+  programs = tmp_path / 'programs'
+  programs.mkdir()
+  _executable(programs / 'scontrol', '#!/bin/sh\necho node-0; echo node-1\n')
+  # The script's seconds.
+  _executable(programs / 'sleep', '#!/bin/sh\nexec /bin/sleep .1\n')
+  _executable(programs / 'srun', f"""#!/bin/bash
+echo "$*" >>"{tmp_path}/steps"
+while [[ "$1" != bash ]]; do shift; done
+SLURM_PROCID=0 "$@" & task=$!
+trap 'kill -KILL $task' TERM
+echo $task >>"{tmp_path}/tasks"
+while kill -0 $task 2>/dev/null; do wait $task; code=$?; done
+exit $code
+""")
+  _executable(programs / 'scancel', f"""#!/bin/bash
+[[ "$*" == "--signal=TERM 7" ]] && kill $(cat "{tmp_path}/tasks") 2>/dev/null
+exit 0
+""")
+  return _run(
+      'slurm.sbatch', '--level_name=pong', VENV=venv, ACTORS=3,
+      PATH=f'{programs}:{os.environ["PATH"]}', LOGDIR=tmp_path / 'logdir',
+      SLURM_SUBMIT_DIR=tmp_path, SLURM_JOB_ID=7,
+      SLURM_JOB_NODELIST='node-[0-1]')
+
+
+@pytest.mark.parametrize('code', [0, 5])
+def test_slurm_ends_as_its_learner(tmp_path, code):
+  """Which the actors outlive; they are ended, and the token is removed."""
+  result = _run_slurm(
+      tmp_path, f'until test -e {tmp_path}/acts; do /bin/sleep .05; done; '
+      f'exit {code}', f'touch {tmp_path}/acts; exec /bin/sleep 50')
+  assert result.returncode == code, result.stderr
+  shared = (f'--learner_hosts=node-0:8000 --num_actors=3 --auth_token_file='
+            f'{tmp_path}/.token-7 --level_name=pong --task=0')
+  assert _started(tmp_path) == [
+      f'-m scalable_agent.experiment --job_name=actor {shared}',
+      '-m scalable_agent.experiment --job_name=learner '
+      f'--logdir={tmp_path}/logdir {shared}']
+  steps = (tmp_path / 'steps').read_text()
+  assert '--ntasks=3 --cpus-per-task=1 ' in steps
+  assert '--ntasks=1 --nodes=1 --nodelist=node-0 --cpus-per-task=1 ' in steps
+  assert not (tmp_path / '.token-7').exists()
+  for pid in (tmp_path / 'tasks').read_text().split():
+    assert not _is_running(int(pid))
+
+
+def test_slurm_stops_the_learner_when_the_actors_have_failed(tmp_path):
+  """Which saves; nobody pays for a learner that waits alone."""
+  result = _run_slurm(
+      tmp_path, f'trap "touch {tmp_path}/saved; exit 0" TERM; '
+      f'touch {tmp_path}/learns; for i in {{1..300}}; do /bin/sleep .1; done',
+      f'until test -e {tmp_path}/learns; do /bin/sleep .05; done; exit 3')
+  assert result.returncode == 3
+  assert 'Error: the actors have ended with code 3' in result.stderr
+  assert (tmp_path / 'saved').exists()
+
+
+def test_slurm_trains_to_the_end_without_an_actor_that_failed(tmp_path):
+  """The code of all actors is then that of the one."""
+  result = _run_slurm(
+      tmp_path, f'until test -e {tmp_path}/acted; do /bin/sleep .05; done; '
+      f'/bin/sleep .3; touch {tmp_path}/saved',
+      f'touch {tmp_path}/acted; exit 3')
+  assert result.returncode == 0, result.stderr
+  assert (tmp_path / 'saved').exists()
 
 
 def test_experts_are_trained_by_the_program_of_the_checkout(monkeypatch):

@@ -45,8 +45,9 @@ def define_slurm():
       flags.DEFINE_enum, 'slurm', '', ['', 'print', 'submit'],
       'Instead of running here, print, or submit, a SLURM job array with a '
       'task for each run that is not done.')
-  _once(flags.DEFINE_list, 'slurm_options', [],
-        'Options of sbatch, such as --gres=gpu:1.')
+  _once(flags.DEFINE_string, 'slurm_options', '',
+        'Options of sbatch with commas between them, such as '
+        '--gres=gpu:1,--mail-type=END,FAIL.')
 
 
 def define_ranges():

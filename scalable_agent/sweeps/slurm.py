@@ -1,6 +1,7 @@
 """Runs as a SLURM job array, with a task for each."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -15,18 +16,30 @@ def script(names, logdir, options, command, chooser):
   Args:
     names: A list of names of runs, none of which has a comma.
     logdir: The directory of all runs, absolute.
-    options: A list of options of sbatch.
+    options: The value of --slurm_options.
     command: A list of strings, the program that makes the runs.
     chooser: The name of its flag that chooses runs by name.
+
+  Raises:
+    ConfigError: sbatch would take the directory for another one.
   """
+  # In the name of a log, sbatch replaces what begins with the first, unless the
+  # second is anywhere.
+  for character in ('%', '\\', '\n'):
+    if character in logdir:
+      raise ConfigError(
+          f'--logdir={logdir!r} cannot work with --slurm, as sbatch does not '
+          f'take {character!r} in the name of a directory. Choose another one.')
   return '\n'.join([
       '#!/bin/bash',
       f'#SBATCH --job-name={command[2].rpartition(".")[2]}',
       f'#SBATCH --array=0-{len(names) - 1}',
-      f'#SBATCH --output={logdir}/slurm-%A_%a.out',
+      f'#SBATCH --output={shlex.quote(f"{logdir}/slurm-%A_%a.out")}',
       '# Time to save before the time limit.',
       '#SBATCH --signal=B:TERM@120',
-      *(f'#SBATCH {option}' for option in options),
+      # An option begins with a dash; other commas are part of values.
+      *(f'#SBATCH {option}'
+        for option in re.split(r',\s*(?=-)', options) if option),
       # The script may be submitted from another shell than this one.
       *([f'export PYTHONPATH={shlex.quote(python_path())}'] if python_path()
         else []),

@@ -1,7 +1,10 @@
 """TensorFlow's collectives between learners: sums, and what sums can carry."""
 
+import contextlib
 import re
 import signal
+import socket
+import time
 
 from absl import logging
 import numpy as np
@@ -15,6 +18,10 @@ from scalable_agent.process import errors
 # the broken connection often tells sooner.
 _HEARTBEAT_TIMEOUT_MS = 20_000
 _SHUTDOWN_TIMEOUT_MS = 5_000
+# While learners wait for each other: how often, and how long, one tries to
+# reach another.
+_POLL_SECONDS = .2
+_CONNECT_SECONDS = 2.
 
 # What TensorFlow may raise when another learner is gone.
 _LOST_ERRORS = (
@@ -160,21 +167,84 @@ def _create_strategy(hosts, task, device_names):
           name='worker', num_tasks=len(hosts))])
   logging.info('Learner %d waits for all of %s (--collective_hosts)', task,
                ', '.join(hosts))
-  # TensorFlow waits without asking Python whether ctrl-C was pressed.
-  previous = signal.signal(signal.SIGINT, signal.SIG_DFL)
+  with _default_signals():
+    _meet(hosts, task)
+    try:
+      return tf.distribute.MultiWorkerMirroredStrategy(
+          tf.distribute.cluster_resolver.SimpleClusterResolver(
+              tf.train.ClusterSpec({'worker': hosts}), task_type='worker',
+              task_id=task, rpc_layer='grpc',
+              num_accelerators={'GPU': len(device_names) if is_gpu else 0}))
+    except tf.errors.UnknownError as e:
+      raise config_lib.ConfigError(
+          f'--collective_hosts: TensorFlow cannot listen on {hosts[task]} '
+          f'({e.message.splitlines()[0]}).') from e
+    except tf.errors.OpError as e:
+      raise PeerError(
+          f'The learners did not all come to {", ".join(hosts)} '
+          f'(--collective_hosts): {e.message.splitlines()[0]}.') from e
+
+
+@contextlib.contextmanager
+def _default_signals():
+  """Has SIGINT, SIGTERM and SIGHUP end the process at once, inside the block.
+
+  Nothing is unsaved before the learners have met. A SIGHUP that is ignored from
+  the start, as `nohup` has it, stays so.
+  """
+  previous = {s: signal.getsignal(s)
+              for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
   try:
-    return tf.distribute.MultiWorkerMirroredStrategy(
-        tf.distribute.cluster_resolver.SimpleClusterResolver(
-            tf.train.ClusterSpec({'worker': hosts}), task_type='worker',
-            task_id=task, rpc_layer='grpc',
-            num_accelerators={'GPU': len(device_names) if is_gpu else 0}))
-  except tf.errors.UnknownError as e:
-    raise config_lib.ConfigError(
-        f'--collective_hosts: TensorFlow cannot listen on {hosts[task]} '
-        f'({e.message.splitlines()[0]}).') from e
-  except tf.errors.OpError as e:
-    raise PeerError(
-        f'The learners did not all come to {", ".join(hosts)} '
-        f'(--collective_hosts): {e.message.splitlines()[0]}.') from e
+    for s, handler in previous.items():
+      if s != signal.SIGHUP or handler != signal.SIG_IGN:
+        signal.signal(s, signal.SIG_DFL)
+    yield
   finally:
-    signal.signal(signal.SIGINT, previous)
+    for s, handler in previous.items():
+      signal.signal(s, handler)
+
+
+def _meet(hosts, task):
+  """Waits until all learners listen on their port of `hosts`.
+
+  TensorFlow would wait for them too, but takes SIGTERM for itself before, and
+  forgets it.
+
+  Raises:
+    config_lib.ConfigError: This learner cannot listen.
+  """
+  others = hosts[:task] + hosts[task + 1:]
+  with _listen(hosts[task]) as server:
+    while not all(map(_listens, others)):
+      # Whoever has seen this learner has hung up; its place is for others.
+      with contextlib.suppress(BlockingIOError):
+        while True:
+          server.accept()[0].close()
+      time.sleep(_POLL_SECONDS)
+
+
+def _listen(host):
+  """Returns a socket that listens on the port of `host`, on all addresses."""
+  is_dual = socket.has_dualstack_ipv6()
+  try:
+    server = socket.create_server(
+        ('', int(host.rpartition(':')[2])), dualstack_ipv6=is_dual,
+        family=socket.AF_INET6 if is_dual else socket.AF_INET)
+  except OSError as e:
+    raise config_lib.ConfigError(
+        f'--collective_hosts: this learner cannot listen on {host} '
+        f'({e.strerror}). Choose another port, at all learners.') from e
+  server.setblocking(False)
+  return server
+
+
+def _listens(host):
+  """Whether another learner, or its TensorFlow, listens on 'host:port'."""
+  name, _, port = host.rpartition(':')
+  try:
+    with socket.create_connection(
+        (name.strip('[]'), int(port)), _CONNECT_SECONDS) as connection:
+      # Where nobody listens, a port of this machine may reach itself.
+      return connection.getsockname() != connection.getpeername()
+  except OSError:
+    return False

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import time
@@ -10,7 +11,9 @@ import time
 import psutil
 import pytest
 
+from scalable_agent import config as config_lib
 from scalable_agent.checkpoints import checkpoint_files
+from scalable_agent.sweeps import slurm
 
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 _TIMEOUT_SECONDS = 300.
@@ -113,6 +116,8 @@ def test_a_game_that_crashes_is_reported(tmp_path):
     (('--games=pong', '--batch_size=0'), 'Error: --batch_size=0 cannot work'),
     (('--games=pong', 'qbert'), 'Error: Unexpected arguments: qbert'),
     (('--games=pong', '--slurm=submit'), 'Error: --slurm=submit needs sbatch'),
+    (('--games=pong', '--slurm=print', '--logdir=/50% off'),
+     "Error: --logdir='/50% off' cannot work with --slurm, as sbatch"),
 ])
 def test_errors_are_one_line(tmp_path, arguments, expected):
   # Where there is no sbatch.
@@ -134,8 +139,8 @@ def test_slurm_runs_a_task_for_each_game_that_is_not_done(tmp_path):
   for action in ('print', 'submit'):
     code, output, errors = _run(
         tmp_path, '--games=alien,pong,qbert', f'--slurm={action}',
-        '--slurm_options=--gres=gpu:1,--time=9', '--nouse_lstm',
-        '--total_environment_frames=100', PATH=str(tmp_path),
+        '--slurm_options=--gres=gpu:1,--mail-type=END,FAIL,--time=9',
+        '--nouse_lstm', '--total_environment_frames=100', PATH=str(tmp_path),
         PYTHONPATH=f'{tmp_path}/a folder:relative')
     assert code == 0, errors
     scripts.append(output)
@@ -143,8 +148,8 @@ def test_slurm_runs_a_task_for_each_game_that_is_not_done(tmp_path):
   assert (tmp_path / 'submitted').read_text() == script
   lines = script.splitlines()
   assert lines[0] == '#!/bin/bash'
-  for option in ('--array=0-1', '--gres=gpu:1', '--time=9',
-                 f'--output={tmp_path}/slurm-%A_%a.out'):
+  for option in ('--array=0-1', '--gres=gpu:1', '--mail-type=END,FAIL',
+                 '--time=9', f'--output={tmp_path}/slurm-%A_%a.out'):
     assert f'#SBATCH {option}' in lines
   script = script.replace(
       sys.executable,
@@ -161,6 +166,30 @@ def test_slurm_runs_a_task_for_each_game_that_is_not_done(tmp_path):
   assert set(printed[2:]) == {
       f'--logdir={tmp_path}', '--nouse_lstm',
       '--total_environment_frames=100', '--games=qbert'}
+
+
+@pytest.mark.parametrize('options, expected', [
+    ('', []), ('--time=9', ['--time=9']),
+    ('--mail-type=END,FAIL,--time=9, -x n1,n2',
+     ['--mail-type=END,FAIL', '--time=9', '-x n1,n2'])])
+def test_slurm_gets_each_option_whole(options, expected):
+  """And the directory of logs, with whatever is in its name."""
+  logdir = '/my "runs" of Bob\'s, #2'
+  script = slurm.script(
+      ['pong'], logdir, options, ['python', '-m', 'some.program'], 'games')
+  start = '#SBATCH '
+  found = [line[len(start):] for line in script.splitlines()
+           if line.startswith(start)]
+  assert found[-len(expected) - 1:] == ['--signal=B:TERM@120', *expected]
+  # Which reads quotes as a shell does.
+  assert [f'--output={logdir}/slurm-%A_%a.out'] in map(shlex.split, found)
+
+
+@pytest.mark.parametrize('character', ['%', '\\', '\n'])
+def test_slurm_refuses_directories_that_sbatch_would_misread(character):
+  with pytest.raises(config_lib.ConfigError, match='--logdir=.* Choose'):
+    slurm.script(['pong'], f'/my{character}runs', '',
+                 ['python', '-m', 'some.program'], 'games')
 
 
 def test_slurm_keeps_the_path_of_tasks_where_none_is_set(tmp_path):

@@ -2,8 +2,12 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import threading
+import time
+import types
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ from scalable_agent.training import collectives
 from scalable_agent import config as config_lib
 from tests.training import learner_pair
 from tests import learners
+from tests import ports as ports_lib
 
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 
@@ -92,3 +97,104 @@ def test_settings_that_differ_are_named_at_every_learner(pair):
 def test_devices_that_tensorflow_would_not_take(devices, flag):
   with pytest.raises(config_lib.ConfigError, match=flag):
     collectives.Collectives(['localhost:1', 'localhost:2'], 0, devices)
+
+
+# The first of two learners, which ends if the other one comes.
+_FIRST = """
+import sys
+from scalable_agent.process import signals
+from scalable_agent.training import collectives
+with signals.stop_on_signals():
+  collectives.Collectives(sys.argv[1:], 0, ['/cpu:0'])
+"""
+
+
+@pytest.mark.parametrize('program, signals', [
+    ((), (signal.SIGTERM,)), ((), (signal.SIGHUP,)),
+    (('nohup',), (signal.SIGHUP, signal.SIGINT))])
+def test_signals_end_a_learner_that_waits_for_another(program, signals):
+  """At once, but for a SIGHUP that is ignored from the start."""
+  ports = ports_lib.free_ports(2)
+  process = subprocess.Popen(
+      ['env', '--default-signal=INT,HUP', *program, sys.executable, '-c',
+       _FIRST, *(f'localhost:{port}' for port in ports)],
+      cwd=_ROOT, env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2'),
+      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT, text=True)
+  try:
+    deadline = time.monotonic() + 120
+    while not collectives._listens(f'localhost:{ports[0]}'):
+      assert process.poll() is None, process.communicate()[0]
+      assert time.monotonic() < deadline
+      time.sleep(.1)
+    time.sleep(2)  # For TensorFlow to take the handlers that it takes.
+    for number in signals[:-1]:
+      process.send_signal(number)
+    time.sleep(.5)
+    assert process.poll() is None
+    process.send_signal(signals[-1])
+    assert process.wait(10) == -signals[-1]
+  finally:
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize('hangup, inside', [
+    (signal.SIG_IGN, signal.SIG_IGN), (print, signal.SIG_DFL)])
+def test_handlers_are_put_back_once_learners_have_met(
+    monkeypatch, hangup, inside):
+  numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+  handlers = lambda: [signal.getsignal(number) for number in numbers]
+  context = types.SimpleNamespace(
+      configure_coordination_service=lambda *_, **__: None)
+  monkeypatch.setattr(collectives.context, 'context', lambda: context)
+  monkeypatch.setattr(
+      collectives.tf.distribute, 'MultiWorkerMirroredStrategy',
+      lambda resolver: handlers())
+  before = handlers()
+  try:
+    for number, handler in zip(numbers, (repr, print, hangup)):
+      signal.signal(number, handler)
+    assert collectives._create_strategy(
+        [f'localhost:{ports_lib.free_port()}'], 0, ['/cpu:0']) == [
+            signal.SIG_DFL, signal.SIG_DFL, inside]
+    assert handlers() == [repr, print, hangup]
+  finally:
+    for number, handler in zip(numbers, before):
+      signal.signal(number, handler)
+
+
+def test_learners_wait_until_all_listen():
+  """However often somebody looks whether one is there."""
+  hosts = [f'localhost:{port}' for port in ports_lib.free_ports(3)]
+  servers = []
+
+  def come(task):
+    collectives._meet(hosts, task)
+    servers.append(collectives._listen(hosts[task]))  # As TensorFlow does.
+
+  threads = [threading.Thread(target=come, args=(task,), daemon=True)
+             for task in range(3)]
+  for thread in threads[:2]:
+    thread.start()
+  deadline = time.monotonic() + 30
+  while not all(map(collectives._listens, hosts[:2])):
+    assert time.monotonic() < deadline
+  for _ in range(300):
+    assert collectives._listens(hosts[0])
+    time.sleep(.005)
+  assert not servers
+  threads[2].start()
+  for thread in threads:
+    thread.join(30)
+  assert len(servers) == 3
+  for server in servers:
+    server.close()
+
+
+def test_a_port_that_is_taken_is_refused():
+  with collectives._listen(f'localhost:{ports_lib.free_port()}') as server:
+    host = f'localhost:{server.getsockname()[1]}'
+    with pytest.raises(config_lib.ConfigError, match=(
+        f'--collective_hosts: .*{host} .Address already in use.')):
+      collectives._listen(host)
