@@ -30,13 +30,20 @@ def test_legacy_keras_and_onednn_are_chosen(environ, monkeypatch):
       _NAMES, '1')
 
 
+def test_gpus_memory_grows(environ):
+  """Also where nobody chooses devices, as in `scalable_agent.load`."""
+  tensorflow_environment.prepare()
+  assert environ['TF_FORCE_GPU_ALLOW_GROWTH'] == 'true'
+
+
 def test_onednn_is_left_as_it_is_on_other_processors(environ, monkeypatch):
   monkeypatch.setattr(platform, 'machine', lambda: 'aarch64')
   tensorflow_environment.prepare()
   assert 'TF_ENABLE_ONEDNN_OPTS' not in environ
 
 
-@pytest.mark.parametrize('name', [*_NAMES, 'TF_CPP_MIN_LOG_LEVEL'])
+@pytest.mark.parametrize('name', [
+    *_NAMES, 'TF_CPP_MIN_LOG_LEVEL', 'TF_FORCE_GPU_ALLOW_GROWTH'])
 def test_what_the_user_has_set_stays(environ, name):
   environ[name] = '0'
   tensorflow_environment.prepare()
