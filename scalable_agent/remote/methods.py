@@ -213,8 +213,11 @@ class Methods:
             self._turn.release()
         if rest:
           # Which goes on if the connection ends: what came is not lost.
-          await asyncio.shield(
-              asyncio.create_task(self._put_rest(rest, session)))
+          task = asyncio.create_task(self._put_rest(rest, session))
+          # asyncio would report what it raises when nobody waits any more.
+          task.add_done_callback(
+              lambda task: task.cancelled() or task.exception())
+          await asyncio.shield(task)
       return b''
     except wire.WireError as e:
       raise bad(str(e)) from e

@@ -1,5 +1,6 @@
 """The learner's end, called over real sockets with whatever one may send."""
 
+import gc
 import json
 import struct
 import threading
@@ -17,6 +18,7 @@ from scalable_agent.remote import server as server_lib
 from scalable_agent.remote import service as service_lib
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
+from tests.remote import raw_http2
 from tests.remote import remote_parts
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -141,6 +143,21 @@ def test_a_full_queue_makes_actors_wait():
         assert remote_parts.same(learner.drain(1)[0], unroll)
       thread.result()
   assert len(done) == 6
+
+
+def test_a_sender_that_is_gone_need_not_know_how_its_wait_ended(caplog):
+  with remote_parts.Learner(capacity=1) as learner:
+    calls = learner.service._server.calls
+    with remote_parts.Raw(learner.port) as raw:
+      session = raw.hello()
+    with raw_http2.Connection(learner.port) as connection:
+      connection.send(connection.open('PutUnroll'), wire.join([
+          remote_parts.put_message(session, number) for number in (1, 2)]))
+      remote_parts.wait_until(
+          lambda: len(learner.queue) == 1 and len(calls) == 1)
+    remote_parts.wait_until(lambda: not len(calls))
+  gc.collect()
+  assert 'exception was never retrieved' not in caplog.text
 
 
 def test_200_actors_wait_at_once():
