@@ -593,6 +593,33 @@ def test_atari_stops_on_sigterm(tmp_path):
       _frames(program.logdir)[-1:])
 
 
+_SLOW_ENVIRONMENT = '''
+import pathlib, time, gymnasium
+
+class Slow(gymnasium.Env):
+  observation_space = gymnasium.spaces.Box(-1., 1., [2])
+  action_space = gymnasium.spaces.Discrete(2)
+
+  def __init__(self):
+    pathlib.Path(__file__).with_name('begun').touch()
+    time.sleep(1000)
+
+gymnasium.register('Slow-v0', Slow)
+'''
+
+
+def test_a_signal_is_heeded_while_an_environment_is_made(tmp_path):
+  (tmp_path / 'slow_environment.py').write_text(_SLOW_ENVIRONMENT)
+  with Preloaded(tmp_path / 'run', '--level_name=gym:slow_environment:Slow-v0',
+                 '--num_actors=1', '--batch_size=1',
+                 environ=dict(PYTHONPATH=str(tmp_path))) as program:
+    program.wait_for((tmp_path / 'begun').exists, 'the making')
+    program.signal(signal.SIGTERM)
+    assert program.wait(_STOP_SECONDS) == 0, program.output()[-4000:]
+    assert program.processes() == []
+  assert 'Traceback' not in program.output()
+
+
 # -- Checkpoints --------------------------------------------------------------
 
 

@@ -123,10 +123,15 @@ class _Tester:
 
   def test(self, config):
     """Plays the episodes of one level; returns `scores.of_level` of them."""
-    episodes = self._play(config)
-    if config.video_dir:
-      with config_lib.writing('video_dir', config.video_dir):
-        logging.info('Wrote %s', self._record(config))
+    try:
+      # An environment may take minutes for a step, or for its making.
+      with self._stop.interrupting():
+        episodes = self._play(config)
+        if config.video_dir:
+          with config_lib.writing('video_dir', config.video_dir):
+            logging.info('Wrote %s', self._record(config))
+    except signals.Interrupted as e:
+      raise Stopped() from e
     return scores_lib.of_level(config.level_name, episodes)
 
   def _play(self, config):

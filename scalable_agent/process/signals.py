@@ -20,6 +20,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INSISTING_SECONDS = 2.
 
 
+class Interrupted(BaseException):
+  """A signal says stop, see `Stop.interrupting`."""
+
+
 class Stop:
   """Whether to stop, for all threads.
 
@@ -36,6 +40,7 @@ class Stop:
     self.signal = None
     self.listen = lambda: None
     self._is_set = False
+    self._interrupts = False
     # Its `put` may be called wherever a signal is handled.
     self._wake = queue_lib.SimpleQueue()
 
@@ -57,6 +62,30 @@ class Stop:
       except queue_lib.Empty:
         pass
     return self._is_set
+
+  @contextlib.contextmanager
+  def interrupting(self):
+    """Has the signal that says stop raise `Interrupted` inside the block.
+
+    For the main thread, where it waits for long and cannot look at `is_set`. If
+    Python loses the exception, see above, the stop is set even so.
+
+    Raises:
+      Interrupted: Also if the stop is set already.
+    """
+    self._interrupts = True
+    try:
+      if self._is_set:
+        raise Interrupted()
+      yield
+    finally:
+      self._interrupts = False
+
+  def interrupt(self):
+    """Raises `Interrupted` where that is wanted; for signal handlers."""
+    if self._interrupts:
+      self._interrupts = False
+      raise Interrupted()
 
   @property
   def exit_status(self):
@@ -89,6 +118,7 @@ def stop_on_signals(intention='stopping'):
       stop.set()
       _say(f'{stop.signal.name}: {intention}. To end at once instead, press '
            f'Ctrl-C after {_INSISTING_SECONDS:.0f} seconds.')
+      stop.interrupt()
     elif (signum == signal.SIGINT and
           now - first_time >= _INSISTING_SECONDS):
       _say('SIGINT again: ending at once, without finishing.')

@@ -55,7 +55,13 @@ def train(config, start_actors=actor_threads.start, stop=None,
   logging.info('%s', messages.level(config))
   try:
     with contextlib.ExitStack() as stack:
-      facts, make_actors = start_actors(config, stack)
+      try:
+        # Other learners would wait for this one.
+        with (contextlib.nullcontext() if config.num_learners > 1
+              else stop.interrupting()):
+          facts, make_actors = start_actors(config, stack)
+      except signals.Interrupted:
+        return  # Nothing has been trained that could be saved.
       evaluator = start_evaluator(config, facts, devices, stack)
       run = run_lib.Run(config, facts, devices, make_actors, peers, evaluator,
                 make_replay and make_replay(facts))

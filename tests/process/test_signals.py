@@ -38,6 +38,24 @@ def test_a_signal_says_stop(number, capfd):
   assert f'{number.name}: saving.' in capfd.readouterr().err
 
 
+@pytest.mark.parametrize('number', _NUMBERS)
+def test_a_wait_that_cannot_look_is_interrupted_once(number):
+  with signals.stop_on_signals() as stop:
+    with pytest.raises(signals.Interrupted):
+      with stop.interrupting():
+        try:
+          signal.raise_signal(number)
+        finally:
+          signal.raise_signal(number)  # It comes again while things are closed.
+          closed = True
+    assert stop.is_set() and closed
+    # What begins too late ends at once, and outside nothing is interrupted.
+    with pytest.raises(signals.Interrupted):
+      with stop.interrupting():
+        raise AssertionError
+    signal.raise_signal(number)
+
+
 @pytest.mark.parametrize('first', _NUMBERS)
 def test_what_comes_again_changes_nothing(first):
   """Neither at once nor after the block, when the process is about to end."""
