@@ -143,7 +143,8 @@ class Policy:
 
     function = tf.function(step, autograph=False)
     if self._jit_compile:
-      # XLA compiles what is called by its name, and `__call__` does not.
+      # The operation in `__call__` runs a function as it is, also one that XLA
+      # is to compile. XLA compiles the one that is called inside.
       compiled = tf.function(step, autograph=False, jit_compile=True)
       function = tf.function(
           lambda *tensors: compiled(*tensors), autograph=False)
