@@ -81,10 +81,9 @@ def place(batch, rows=slice(None), num_kept=0):
     A `Batch` of tensors, without what no loss depends on. `kept_versions` is
     their number, a float32 scalar.
   """
-  move = lambda array: tf.identity(host_tensors.of(array))
-  along_batch = lambda nest: tree.map_structure(lambda a: move(a[rows]), nest)
-  along_time = lambda nest: tree.map_structure(
-      lambda a: move(a[:, rows]), nest)
+  move = lambda nest: tree.map_structure(tf.identity, host_tensors.of(nest))
+  along_batch = lambda nest: move(tree.map_structure(lambda a: a[rows], nest))
+  along_time = lambda nest: move(tree.map_structure(lambda a: a[:, rows], nest))
   unrolls = batch.unrolls
   return trajectories.Batch(
       unrolls=trajectories.ActorOutput(

@@ -23,11 +23,11 @@ def define_parallel():
 def environs():
   """Returns environment variables for each of --parallel processes, a list.
 
-  They share the GPUs, unless a flag says which devices a process uses.
+  They share the GPUs. None where a flag says which devices a process uses.
   """
   if any(flags.FLAGS[name].present
          for name in ('num_learner_devices', 'inference_device')):
-    return [{} for _ in range(flags.FLAGS.parallel)]
+    return None
   return gpus.shares(flags.FLAGS.parallel)
 
 

@@ -303,7 +303,8 @@ def run_all(runs, parallel, stop, on_change=lambda run: None,
     rank: A function of a run; of those that wait, the one of the lowest rank is
       started first.
     environs: A list of `parallel` dicts of environment variables; no two
-      processes that run at the same time have those of the same place.
+      processes that run at the same time have those of the same place. None for
+      no variables.
   """
   queue = [run for run in runs if run.state == 'waiting']
   active, places = [], {}
