@@ -356,7 +356,9 @@ if [[ "$*" == *job_name=learner* ]]; then {learner}; else {actor}; fi
 """)
   programs = tmp_path / 'programs'
   programs.mkdir()
-  _executable(programs / 'scontrol', '#!/bin/sh\necho node-0; echo node-1\n')
+  # Slowly: a script that reads the first line only would close the pipe.
+  _executable(programs / 'scontrol',
+              '#!/bin/sh\necho node-0; /bin/sleep .2; echo node-1\n')
   # The script's seconds.
   _executable(programs / 'sleep', '#!/bin/sh\nexec /bin/sleep .1\n')
   _executable(programs / 'srun', f"""#!/bin/bash
