@@ -104,7 +104,7 @@ def test_markdown_shows_tables_and_pictures(written):
   text = (written / 'report.md').read_text()
   assert re.search(r'\| shallow \|.* \| 2 of 57, incomplete \|', text)
   assert 'test, 4 episodes, 2 seeds, 2M frames' in text
-  assert 'training, 100 episodes, 1 seed, 0.9M frames of 2M, unfinished' in text
+  assert 'training, 100 episodes, 1 seed, 900k frames of 2M, unfinished' in text
   assert '| IMPALA, deep, experts | 191.8 % | 1,592.5 % | 57 of 57 |' in text
   *pictures, pole = re.findall(r'!\[.*\]\((.*)\)', text)
   *pictures, video = pictures

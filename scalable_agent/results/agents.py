@@ -55,6 +55,13 @@ def group(all_runs):
   return list(found.values())
 
 
+def _observes_a_vector(run):
+  match run.config.get('observation_shapes'):
+    case [[_]]:
+      return True
+  return False
+
+
 def _base(run):
   if not run.config:
     name = os.path.basename(os.path.normpath(run.logdir))
@@ -68,8 +75,9 @@ def _base(run):
     parts = ['Reactor'] + ([] if is_chosen else [network]) + [
         'LSTM' if settings['use_lstm'] else 'no LSTM']
   else:
-    parts = ['auto network' if is_chosen else network] + (
-        ['LSTM'] if settings['use_lstm'] else [])
+    if is_chosen:
+      network = 'vector' if _observes_a_vector(run) else 'auto network'
+    parts = [network] + (['LSTM'] if settings['use_lstm'] else [])
   if _is_multi_task(run):
     parts.append('multi-task')
   return ', '.join(parts)
@@ -90,7 +98,7 @@ def _part(run, name):
   if value is None or value == _default(run, name):
     return ''
   if name == 'total_environment_frames':
-    return f', {value / 1e6:g}M frames'
+    return f', {tables.frames_text(value)}'
   if isinstance(value, bool):
     return f', {name}' if value else f', no {name}'
   return f', {name}={value:g}' if isinstance(value, float) else (
@@ -148,7 +156,8 @@ def settings_tables(agents):
 
   Returns:
     A list of `tables.Table`s, none of which is empty: of the settings that
-    differ, with a column for each agent, and of those that all share.
+    differ, with a column for each agent, and of those that all share. What made
+    no difference to any of them is in neither.
   """
   known = {text: settings_of(runs[0]) for text, runs in agents.items()
            if runs[0].config}
@@ -157,7 +166,7 @@ def settings_tables(agents):
     texts = [_value_text(values[setting]) for values in known.values()]
     if len(set(texts)) > 1:
       differing.append([setting, *texts])
-    else:
+    elif texts[0] != tables.MISSING:
       shared.append([setting, texts[0]])
   found = [tables.Table(['differs', *known], differing),
            tables.Table(['setting', 'value'], shared)]

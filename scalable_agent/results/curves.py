@@ -53,7 +53,8 @@ def over_seeds(all_episodes):
 
   Returns:
     Frames, and of the seeds that have got that far the mean, least and greatest
-    of their moving means, float64 [n] each.
+    of their moving means, float64 [n] each; and whether these are all seeds,
+    bool [n].
   """
   grid = np.linspace(min(episodes.frames[0] for episodes in all_episodes),
                      max(episodes.frames[-1] for episodes in all_episodes),
@@ -65,7 +66,26 @@ def over_seeds(all_episodes):
   there = ~np.isnan(curves).all(axis=0)
   curves = curves[:, there]
   return (grid[there], np.nanmean(curves, axis=0), np.nanmin(curves, axis=0),
-          np.nanmax(curves, axis=0))
+          np.nanmax(curves, axis=0), ~np.isnan(curves).any(axis=0))
+
+
+def draw_band(axis, label, band, colour=None, alpha=.25):
+  """Draws a line over environment frames, and shades what is around it.
+
+  The line is thin where it is not of all seeds: it may jump as one ends.
+
+  Args:
+    axis: An `Axes` of `matplotlib`.
+    label: String.
+    band: As `over_seeds` returns it.
+    colour: Of `matplotlib`, None for the next.
+    alpha: Of the shade.
+  """
+  frames, mean, low, high, is_of_all = band
+  line, = axis.plot(frames, np.where(is_of_all, mean, np.nan), label=label,
+                    color=colour)
+  axis.plot(frames, mean, color=line.get_color(), linewidth=.6)
+  axis.fill_between(frames, low, high, color=line.get_color(), alpha=alpha)
 
 
 def lines(agents, level):
@@ -98,9 +118,7 @@ def _draw_line(axis, line, all_episodes):
   if len(all_episodes) == 1:
     axis.plot(all_episodes[0].frames, all_episodes[0].returns, '.',
               markersize=2, alpha=.25, color=line.colour, rasterized=True)
-  frames, mean, low, high = over_seeds(all_episodes)
-  axis.plot(frames, mean, color=line.colour, label=line.label)
-  axis.fill_between(frames, low, high, color=line.colour, alpha=.25)
+  draw_band(axis, line.label, over_seeds(all_episodes), line.colour)
 
 
 def evaluation_means(evaluations):
@@ -120,6 +138,13 @@ def _draw_evaluations(axis, line):
               markerfacecolor='white', markeredgecolor=line.colour)
 
 
+class _MinutesLocator(ticker.MaxNLocator):
+  """Finds round minutes on an axis of hours."""
+
+  def tick_values(self, vmin, vmax):
+    return super().tick_values(60 * vmin, 60 * vmax) / 60
+
+
 def _draw_panel(figure, place, level, level_lines, in_hours):
   """Draws a panel into a rectangle, left, bottom, width, height in inches."""
   left, bottom, width, height = place
@@ -134,12 +159,13 @@ def _draw_panel(figure, place, level, level_lines, in_hours):
       _draw_line(axis, line, episodes)
     if not in_hours:
       _draw_evaluations(axis, line)
+  unit = 'hours of training' if in_hours else 'environment frames'
+  locator = ticker.MaxNLocator(6)
   if in_hours and axis.get_xlim()[1] < 1:
+    unit = 'minutes of training'
+    locator = _MinutesLocator(6)
     axis.xaxis.set_major_formatter(
         ticker.FuncFormatter(lambda hours, unused_place: f'{60 * hours:.3g}'))
-    unit = 'minutes of training'
-  else:
-    unit = 'hours of training' if in_hours else 'environment frames'
   limits = axis.get_ylim()
   benchmark, _ = published.find(level)
   if benchmark:
@@ -156,7 +182,7 @@ def _draw_panel(figure, place, level, level_lines, in_hours):
   if not in_hours:
     axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=''))
   axis.yaxis.set_major_formatter(ticker.EngFormatter(sep=''))
-  axis.xaxis.set_major_locator(ticker.MaxNLocator(6))
+  axis.xaxis.set_major_locator(locator)
   axis.grid(alpha=.3)
   # Below the picture, where it covers no curve.
   legend = figure.legend(
@@ -171,10 +197,10 @@ def draw(panels, in_hours=False, columns=_COLUMNS):
   """Draws learning curves.
 
   Of each agent the mean over the last 100 episodes is a line. With several
-  runs it is their mean, shaded from the least to the greatest of them. With a
-  single one its episodes are points. Diamonds are the means of evaluations
-  while a run trained. A human's score is dashed and that of
-  random actions dotted, where they lie within the picture.
+  runs it is their mean, thin where not all have got that far, and shaded from
+  the least to the greatest of them. With a single one its episodes are points.
+  Diamonds are the means of evaluations while a run trained. A human's score is
+  dashed and that of random actions dotted, where they lie within the picture.
 
   Args:
     panels: A dict of level to what `lines` returns of it; it has one at least.

@@ -41,7 +41,8 @@ _HOW_NORMALIZED = (
     'other columns are computed from its table of levels.')
 _HOW_DRAWN = (
     'Lines are means over the last 100 episodes and over runs, shaded from the '
-    'least to the greatest run; points are the episodes of a single run, '
+    'least to the greatest run, and thin where not all runs have got that far. '
+    'Points are the episodes of a single run, '
     'diamonds the means of evaluations while a run trained. '
     'Dashed: a human. Dotted: random actions. Hours are those of training, all '
     'starts of a run together.')
@@ -92,10 +93,10 @@ def _runs_table(named):
     for agent, agent_runs in section.agents.items():
       for run in agent_runs:
         hours = tables.MISSING if run.clock is None else tables.number(
-            run.clock.hours[-1])
+            run.clock.hours[-1], 2)
         rows.setdefault(run.logdir, [
             run.logdir, agent, str(run.config.get('seed', tables.MISSING)),
-            tables.millions(run.frames), hours,
+            tables.frames_text(run.frames), hours,
             str(sum(len(e.returns) for e in run.episodes.values())),
             str(sum(map(len, run.tested.values())))])
   return tables.Table(

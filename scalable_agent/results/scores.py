@@ -11,8 +11,8 @@ from scalable_agent.results import runs as runs_lib
 WINDOW = 100
 
 Score = collections.namedtuple(
-    'Score', 'mean standard_error source frames total_frames is_finished runs '
-    'seeds episodes')
+    'Score', 'mean standard_error source frames trained_frames total_frames '
+    'is_finished runs seeds episodes')
 Score.__doc__ = """What an agent has got to on a level.
 
   mean: Over runs of the mean return, None if there is no episode.
@@ -20,6 +20,7 @@ Score.__doc__ = """What an agent has got to on a level.
   source: 'test', 'training' (the last 100 episodes of each run), 'no episode'
     if none has finished, or 'no run'.
   frames: Environment frames behind it, of the run that has the fewest.
+  trained_frames: Those that the run with the fewest has trained on by now.
   total_frames: Environment frames the runs are to take, None if not known.
   is_finished: Whether all runs have taken as many, or that is not known.
   runs: Runs behind it.
@@ -27,7 +28,7 @@ Score.__doc__ = """What an agent has got to on a level.
   episodes: Episodes behind it.
 """
 
-NO_RUN = Score(None, None, 'no run', None, None, True, 0, 0, 0)
+NO_RUN = Score(None, None, 'no run', None, None, None, True, 0, 0, 0)
 
 
 def num_seeds(agent_runs):
@@ -91,6 +92,7 @@ def score(agent_runs, level):
       standard_error=_standard_error(means if len(means) > 1 else episodes[0]),
       source='test' if tested else 'training' if trained else 'no episode',
       frames=min(frames for _, frames, _ in found),
+      trained_frames=min(run.frames for run, _, _ in found),
       total_frames=total_frames,
       is_finished=all(run.frames >= (total_frames or 0)
                       for run, _, _ in found),

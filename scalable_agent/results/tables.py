@@ -17,7 +17,7 @@ MISSING = '–'
 
 CSV_FIELDS = ('suite', 'agent', 'level', 'score', 'standard_error',
               'human_normalized_percent', 'source', 'runs', 'seeds', 'episodes',
-              'frames', 'total_frames', 'random', 'human')
+              'frames', 'trained_frames', 'total_frames', 'random', 'human')
 
 
 def aligned(table):
@@ -42,11 +42,16 @@ def _count(number, noun):
   return f'{number} {noun}' + ('' if number == 1 else 's')
 
 
-def millions(frames):
-  """Frames as a person reads them."""
-  if frames is None:
-    return '? frames'
-  return f'{frames / 1e6:,.4g}M frames'
+def _short(frames):
+  for unit, letter in ((1e6, 'M'), (1e3, 'k')):
+    if frames >= unit:
+      return f'{frames / unit:,.4g}{letter}'
+  return str(frames)
+
+
+def frames_text(frames):
+  """Frames as a person reads them; None are unknown."""
+  return f'{"?" if frames is None else _short(frames)} frames'
 
 
 def origin(score):
@@ -59,9 +64,11 @@ def origin(score):
   else:
     parts.append(f'{score.source}, {_count(score.episodes, "episode")}')
   parts.append(scores_lib.seeds_text(score.runs, score.seeds))
-  frames = millions(score.frames)
+  frames = frames_text(score.frames)
   if score.total_frames and (score.frames or 0) < score.total_frames:
-    frames += f' of {score.total_frames / 1e6:,.4g}M'
+    frames += f' of {_short(score.total_frames)}'
+    if score.frames < score.trained_frames < score.total_frames:
+      frames += f', trained to {_short(score.trained_frames)}'
   if not score.is_finished:
     frames += ', unfinished'
   return ', '.join(parts + [frames])

@@ -4,6 +4,7 @@ import collections
 import io
 
 from matplotlib import figure as figure_lib
+from matplotlib import ticker
 import numpy as np
 
 from scalable_agent.files import whole_file
@@ -61,19 +62,19 @@ def _find_best(runs):
 
 def _draw_lanes(axis, records, frames, ancestors):
   for member, end in enumerate(frames):
-    axis.plot([0, end / 1e6], [member] * 2, color='lightgrey', linewidth=2)
+    axis.plot([0, end], [member] * 2, color='lightgrey', linewidth=2)
   for segment in ancestors:
-    axis.plot([segment.start / 1e6, segment.end / 1e6], [segment.member] * 2,
+    axis.plot([segment.start, segment.end], [segment.member] * 2,
               color='C0', linewidth=2)
   for record in records:
     if record.donor_frames is not None:
       axis.annotate(
-          '', (record.frames / 1e6, record.member),
-          (record.donor_frames / 1e6, record.drawn),
+          '', (record.frames, record.member),
+          (record.donor_frames, record.drawn),
           arrowprops=dict(arrowstyle='->', color='C1', alpha=.7))
   axis.set_yticks(range(len(frames)))
   axis.set_ylabel('member')
-  axis.set_title('Copies of weights, from donor to member')
+  axis.set_title('Copies of weights, from donor to member; blue: the way to the best')
 
 
 def _draw_parameter(axis, name, records, frames, ancestors):
@@ -94,13 +95,13 @@ def _step(axis, records, name, start, end, **style):
   within = [record for record in records if start < record.frames < end]
   x = [start, *(record.frames for record in within), end]
   y = [record.parameters[name] for record in before + within]
-  axis.step(np.array(x) / 1e6, [*y, y[-1]], where='post', **style)
+  axis.step(x, [*y, y[-1]], where='post', **style)
 
 
 def _draw_returns(axis, runs, ancestors):
   for run in runs:
     for episodes in run.episodes.values() if run else ():
-      axis.plot(episodes.frames / 1e6, curves.moving_mean(episodes.returns),
+      axis.plot(episodes.frames, curves.moving_mean(episodes.returns),
                 color='lightgrey', linewidth=1)
   for segment in ancestors:
     run = runs[segment.member]
@@ -108,7 +109,7 @@ def _draw_returns(axis, runs, ancestors):
       lived = ((episodes.frames > segment.start) &
                (episodes.frames <= segment.end))
       # Without the episodes before, which other weights acted.
-      axis.plot(episodes.frames[lived] / 1e6,
+      axis.plot(episodes.frames[lived],
                 curves.moving_mean(episodes.returns[lived]), color='C0',
                 linewidth=2)
   axis.set_ylabel('return of an episode')
@@ -141,7 +142,8 @@ def draw(records, logdirs):
   for axis, name in zip(axes[1:], names):
     _draw_parameter(axis, name, records, frames, ancestors)
   _draw_returns(axes[-1], runs, ancestors)
-  axes[-1].set_xlabel('environment frames of a member (millions)')
+  axes[-1].set_xlabel('environment frames of a member')
+  axes[-1].xaxis.set_major_formatter(ticker.EngFormatter(sep=''))
   for axis in axes:
     axis.grid(alpha=.3)
   figure.tight_layout()

@@ -11,9 +11,11 @@ import numpy as np
 from scalable_agent.results import curves
 
 _SIZE = (7, 4.5)
-# Longer names are broken into lines, and stand below the picture.
+_ALPHA = .15
+# Longer names are broken into lines.
 _NAME_LENGTH = 80
-_LONGEST_NAME_INSIDE = 40
+# Longer names have no other beside them.
+_HALF_LENGTH = 40
 
 
 def _axis(title, x_label, y_label):
@@ -30,25 +32,17 @@ def _axis(title, x_label, y_label):
 def _to_png(figure, axis):
   lines, names = axis.get_legend_handles_labels()
   if lines:
-    is_inside = max(map(len, names)) <= _LONGEST_NAME_INSIDE
-    place = dict(loc='best') if is_inside else dict(
-        loc='upper center', bbox_to_anchor=(.5, -.15))
+    # Below the picture, where it covers no curve.
     legend = axis.legend(
         lines, [textwrap.fill(name, _NAME_LENGTH) for name in names],
-        fontsize='small', **place)
+        fontsize='small', loc='upper center', bbox_to_anchor=(.5, -.15),
+        ncols=2 if max(map(len, names)) <= _HALF_LENGTH else 1)
     for text in legend.get_texts():
       text.set_parse_math(False)
   figure.tight_layout()
   png = io.BytesIO()
   figure.savefig(png, format='png', dpi=100, bbox_inches='tight')
   return png.getvalue()
-
-
-def _draw_band(axis, name, frames, mean, low, high):
-  """Draws a line over environment frames, and shades what is around it."""
-  millions = np.asarray(frames) / 1e6
-  line, = axis.plot(millions, mean, label=name)
-  axis.fill_between(millions, low, high, color=line.get_color(), alpha=.15)
 
 
 def best_curves(level, by_name):
@@ -62,10 +56,10 @@ def best_curves(level, by_name):
   Returns:
     A PNG, bytes.
   """
-  figure, axis = _axis(level, 'environment frames (millions)',
-                       'return of an episode')
+  figure, axis = _axis(level, 'environment frames', 'return of an episode')
+  axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=''))
   for name, episodes in by_name.items():
-    _draw_band(axis, name, *curves.over_seeds(episodes))
+    curves.draw_band(axis, name, curves.over_seeds(episodes), alpha=_ALPHA)
   return _to_png(figure, axis)
 
 
@@ -81,12 +75,14 @@ def best_agents(level, by_name):
   Returns:
     A PNG, bytes.
   """
-  figure, axis = _axis(level, 'environment frames of an agent (millions)',
+  figure, axis = _axis(level, 'environment frames of an agent',
                        'return of the best agent')
+  axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=''))
   for name, points in by_name.items():
     rows = [(frames, mean, *(interval or (mean, mean)))
             for frames, mean, interval in points]
-    _draw_band(axis, name, *np.array(rows).reshape(-1, 4).T)
+    curves.draw_band(axis, name, (*np.array(rows).reshape(-1, 4).T, True),
+                     alpha=_ALPHA)
   return _to_png(figure, axis)
 
 

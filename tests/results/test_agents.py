@@ -100,13 +100,17 @@ def test_names_of_frames_switches_and_own_networks(tmp_path):
   assert list(_named(
       tmp_path, a=dict(total_environment_frames=200_000_000),
       b=dict(total_environment_frames=500_000))) == [
-          'shallow', 'shallow, 0.5M frames']
+          'shallow', 'shallow, 500k frames']
   assert list(_named(
       tmp_path, c=dict(network='my.torso:Wide'),
       d=dict(network='your.torso:Wide'))) == [
           'Wide, network=my.torso:Wide', 'Wide, network=your.torso:Wide']
   assert list(_named(tmp_path, e=dict(
       level_name='gym:X', network='auto'))) == ['auto network']
+  for shapes, text in (([[4]], 'vector'), ([[10, 10, 4]], 'auto network')):
+    assert list(_named(tmp_path, **{f'x{text[0]}': dict(
+        level_name='gym:X', network='auto',
+        observation_shapes=shapes)})) == [text]
 
 
 def test_runs_with_and_without_replay_are_two_agents(tmp_path):
@@ -156,7 +160,12 @@ def test_settings_that_differ_stand_before_those_that_all_share(tmp_path):
   assert rows['replay_capacity'] == ['10000', '–']
   assert {'learning_rate', 'replay_proportion', 'replay_capacity'} <= set(rows)
   rows.update(shared.rows)
-  assert set(rows) == set(agents_lib.SETTINGS)
+  # Those of Reactor are of no agent here.
+  assert set(agents_lib.SETTINGS) - set(rows) == {
+      name for name, value in agents_lib.settings_of(
+          _read(tmp_path, 'c', replay_proportion=.5)[0]).items()
+      if value is None}
+  assert 'num_atoms' not in rows
   assert dict(shared.rows)['batch_size'] == '32'
 
 

@@ -21,19 +21,20 @@ def test_moving_mean_is_over_the_last_values():
 
 def test_over_seeds_takes_those_that_got_so_far():
   """Mean, least and greatest; a shorter seed ends without pulling others."""
-  frames, mean, low, high = curves.over_seeds([
+  frames, mean, low, high, is_of_all = curves.over_seeds([
       _episodes([0, 100], [2., 2.]), _episodes([0, 50], [4., 4.])])
   both = frames <= 50
   assert 0 < both.sum() < len(frames) and frames[-1] == 100
+  np.testing.assert_array_equal(is_of_all, both)
   np.testing.assert_allclose(mean, np.where(both, 3, 2))
   np.testing.assert_allclose(low, 2)
   np.testing.assert_allclose(high, np.where(both, 4, 2))
 
 
 def test_a_gap_between_seeds_is_left_out():
-  frames, mean, _, _ = curves.over_seeds(
+  frames, mean, _, _, is_of_all = curves.over_seeds(
       [_episodes([0, 10], [1., 1.]), _episodes([90, 100], [5., 5.])])
-  assert set(mean) == {1., 5.}
+  assert set(mean) == {1., 5.} and not is_of_all.any()
   assert not ((frames > 10) & (frames < 90)).any()
 
 

@@ -59,7 +59,7 @@ def test_blocks():
   assert levels.rows[1][-1].startswith('no episode finished yet')
   assert {row[0] for row in idle.rows} == set(atari57.GAMES) - {'pong', 'qbert'}
   assert others.rows == [['gym:X', '3.5 ± 0.5', 'deep, LSTM',
-                          'training, 2 episodes, 1 seed, 2e-06M frames']]
+                          'training, 2 episodes, 1 seed, 2 frames']]
   assert [row[0] for row in runs_table.rows] == ['qbert', 'gym:X', 'pong']
   assert len(settings) == 2
   pictures = [b for b in blocks if isinstance(b, document.Picture)]
@@ -74,7 +74,7 @@ def test_curves_over_hours_stand_behind_those_over_frames():
       'pong', 'pong by hours', 'qbert']
   (runs_table,) = [b for b in blocks if isinstance(b, tables.Table)
                    and b.header[0] == 'run']
-  assert [row[4] for row in runs_table.rows] == ['1.0', '–']
+  assert [row[4] for row in runs_table.rows] == ['1.00', '–']
 
 
 def test_videos_of_test_episodes(tmp_path):

@@ -22,7 +22,7 @@ def test_training_score_is_of_the_last_100_episodes():
   score = scores.score([_run(total=200, episodes=[1000.] * 50 + [2.] * 100)],
                        'pong')
   assert score == scores.Score(
-      2., 0., 'training', 100, 200, False, 1, 1, 100)
+      2., 0., 'training', 100, 100, 200, False, 1, 1, 100)
 
 
 @pytest.mark.parametrize('frames, is_finished', [
@@ -30,7 +30,8 @@ def test_training_score_is_of_the_last_100_episodes():
 def test_a_run_whose_best_checkpoint_was_tested_is_done(frames, is_finished):
   score = scores.score([_run(frames=each, total=60, tested=[1.],
                              tested_frames=55) for each in frames], 'pong')
-  assert (score.frames, score.is_finished) == (55, is_finished)
+  assert (score.frames, score.trained_frames, score.is_finished) == (
+      55, min(frames), is_finished)
 
 
 def test_every_run_counts_the_same():
@@ -77,7 +78,7 @@ def test_what_is_missing_is_said():
       scores.NO_RUN)
   score = scores.score([_run(total=5)], 'pong')
   assert score == scores.Score(
-      None, None, 'no episode', 100, 5, True, 1, 1, 0)
+      None, None, 'no episode', 100, 100, 5, True, 1, 1, 0)
   assert scores.score([_run(episodes=[4.])], 'pong').standard_error is None
 
 

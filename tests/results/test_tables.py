@@ -60,16 +60,23 @@ def test_agents_that_lack_levels_stand_beside_the_published_on_theirs():
 
 @pytest.mark.parametrize('score, expected', [
     (scores.NO_RUN, 'no run'),
-    (scores.Score(None, None, 'no episode', 0, 5_000_000, False, 1, 1, 0),
-     'no episode finished yet, 1 seed, 0M frames of 5M, unfinished'),
-    (scores.Score(1., .1, 'test', 200_000_000, 200_000_000, True, 3, 3, 600),
+    (scores.Score(None, None, 'no episode', 0, 0, 5_000_000, False, 1, 1, 0),
+     'no episode finished yet, 1 seed, 0 frames of 5M, unfinished'),
+    (scores.Score(1., .1, 'test', 200_000_000, 200_000_000, 200_000_000, True, 3, 3,
+                  600),
      'test, 600 episodes, 3 seeds, 200M frames'),
     # The best checkpoint of a run that is done.
-    (scores.Score(1., .1, 'test', 55_000_000, 60_000_000, True, 1, 1, 200),
+    (scores.Score(1., .1, 'test', 55_000_000, 60_000_000, 60_000_000, True, 1, 1, 200),
      'test, 200 episodes, 1 seed, 55M frames of 60M'),
-    (scores.Score(1., .1, 'test', 200_000_000, 200_000_000, True, 3, 1, 600),
+    (scores.Score(1., .1, 'test', 200_000_000, 200_000_000, 200_000_000, True, 3, 1,
+                  600),
      'test, 600 episodes, 3 runs of 1 seed, 200M frames'),
-    (scores.Score(1., None, 'training', 12_345_678, None, True, 1, 1, 1),
+    # A test that was before the rest of the training.
+    (scores.Score(1., .1, 'test', 1_440, 182_400, 10_000_000, False, 1, 1, 9),
+     'test, 9 episodes, 1 seed, 1.44k frames of 10M, trained to 182.4k, '
+     'unfinished'),
+    (scores.Score(1., None, 'training', 12_345_678, 12_345_678, None, True, 1,
+                  1, 1),
      'training, 1 episode, 1 seed, 12.35M frames')])
 def test_origin(score, expected):
   assert tables.origin(score) == expected
@@ -84,7 +91,7 @@ def test_level_table_marks_what_is_missing():
   pong, skiing = table.rows
   assert pong == [
       'pong', '20.0', '115.3 %', '-20.7', '14.6', '20.9', '20.7', '8.6', '20.4',
-      '21.0', 'test, 1 episode, 1 seed, 5e-06M frames']
+      '21.0', 'test, 1 episode, 1 seed, 5 frames']
   assert skiing[:4] == ['skiing', '–', '–', '-17,098.1']
   assert skiing[5] == '–' and skiing[-1] == 'no run'
 
