@@ -276,9 +276,10 @@ def _train():
   starts = start_parameters()
   score = fitness.make(FLAGS.level_name, _score_range())
   experiment.config_with(starts[0])
-  os.makedirs(FLAGS.logdir, exist_ok=True)
   try:
-    lock = locks.acquire(os.path.join(FLAGS.logdir, _LOCK_FILE))
+    with config_lib.writing('logdir', FLAGS.logdir):
+      os.makedirs(FLAGS.logdir, exist_ok=True)
+      lock = locks.acquire(os.path.join(FLAGS.logdir, _LOCK_FILE))
   except locks.Held as e:
     raise config_lib.ConfigError(
         f'--logdir={FLAGS.logdir} is in use: another process trains this '

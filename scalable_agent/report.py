@@ -17,6 +17,7 @@ import sys
 
 from absl import flags
 
+from scalable_agent import config as config_lib
 from scalable_agent.process import binary
 from scalable_agent.results import agents as agents_lib
 from scalable_agent.results import curves
@@ -92,7 +93,7 @@ def draw(logdirs, path):
         panels[level] = lines
   if not panels:
     raise ValueError('No episode has finished in ' + ', '.join(logdirs) + '.')
-  with open(path, 'wb') as f:
+  with config_lib.writing('png', path), open(path, 'wb') as f:
     f.write(curves.draw(panels))
 
 
@@ -100,16 +101,17 @@ def write(logdirs, report_dir):
   """Writes the report, and returns the path of its page."""
   sections = document.sections(agents_lib.group(find_runs(logdirs)))
   blocks = document.build(sections)
-  paths = writing.write_pictures(blocks, report_dir, 'curves')
-  for block in blocks:
-    if isinstance(block, videos.Video):
-      os.makedirs(os.path.join(report_dir, videos.FOLDER), exist_ok=True)
-      shutil.copyfile(block.source, os.path.join(report_dir, block.path))
-  texts = {
-      'index.html': page.render(blocks),
-      'report.md': markdown.render(blocks, paths),
-      'scores.csv': tables.to_csv(sections)}
-  writing.write_texts(texts, report_dir)
+  with config_lib.writing('report_dir', report_dir):
+    paths = writing.write_pictures(blocks, report_dir, 'curves')
+    for block in blocks:
+      if isinstance(block, videos.Video):
+        os.makedirs(os.path.join(report_dir, videos.FOLDER), exist_ok=True)
+        shutil.copyfile(block.source, os.path.join(report_dir, block.path))
+    texts = {
+        'index.html': page.render(blocks),
+        'report.md': markdown.render(blocks, paths),
+        'scores.csv': tables.to_csv(sections)}
+    writing.write_texts(texts, report_dir)
   return os.path.join(report_dir, 'index.html')
 
 
@@ -123,9 +125,9 @@ def main(argv):
     if not FLAGS.logdirs:
       raise ValueError('--logdirs names no log directory.')
     if FLAGS.study:
-      print(study_document.write(
-          find_runs(FLAGS.logdirs, outcomes.read_beside_others),
-          FLAGS.study, FLAGS.report_dir))
+      found = find_runs(FLAGS.logdirs, outcomes.read_beside_others)
+      with config_lib.writing('report_dir', FLAGS.report_dir):
+        print(study_document.write(found, FLAGS.study, FLAGS.report_dir))
     elif FLAGS.png:
       draw(FLAGS.logdirs, FLAGS.png)
       print(FLAGS.png)

@@ -163,6 +163,12 @@ def test_members_share_a_replay_job(tmp_path, monkeypatch):
   assert '--memory_gb=0.750000' in commands[0]
 
 
+def test_a_directory_that_cannot_be_is_refused():
+  with pytest.raises(SystemExit, match=(
+      '^Error: --logdir=/dev/null/x cannot be written: Not a directory.$')):
+    _main('/dev/null/x', *_CARTPOLE)
+
+
 def test_another_population_is_refused(tmp_path, monkeypatch):
   for module, name in ((population.program, 'carry_out'),
                        (population.lineage, 'write')):

@@ -195,10 +195,19 @@ def test_png_alone(tmp_path, capsys):
     (dict(logdirs='{root}/missing'), 'missing holds no run'),
     (dict(logdirs='{root}/no*'), 'no run is found by'),
     (dict(logdirs='{root}/idle', png='x.png'), 'No episode has finished in'),
+    (dict(logdirs='{root}/good', png='/dev/null/x'),
+     '--png=/dev/null/x cannot be written: Not a directory.'),
+    (dict(logdirs='{root}/good', report_dir='/dev/null/x'),
+     '--report_dir=/dev/null/x cannot be written: Not a directory.'),
+    (dict(logdirs='{root}/good', report_dir='/dev/null/x', study='best3'),
+     '--report_dir=/dev/null/x cannot be written: Not a directory.'),
     (dict(logdirs='{root}/broken'), 'config.json is not readable as JSON'),
 ])
 def test_errors_are_one_line(tmp_path, values, expected):
   make_run(tmp_path / 'idle', [], level_name='pong')
+  make_run(tmp_path / 'good', [(10, 'pong', -21)], level_name='pong')
+  (tmp_path / 'good' / 'sweep.json').write_text(
+      json.dumps(dict(variant=[], sample={})))
   make_run(tmp_path / 'broken', [])
   (tmp_path / 'broken' / 'config.json').write_text('{')
   with pytest.raises(SystemExit) as caught:

@@ -261,6 +261,12 @@ def test_errors_are_one_line(tmp_path, monkeypatch, arguments, expected):
   assert not (tmp_path / 'new').exists()
 
 
+def test_a_directory_that_cannot_be_is_refused_before_any_run():
+  with pytest.raises(SystemExit, match=(
+      '^Error: --logdir=/dev/null/x cannot be written: Not a directory.$')):
+    _main('/dev/null/x', '--seeds=2')
+
+
 def test_a_directory_of_other_samples_is_refused(tmp_path):
   arguments = (tmp_path, '--samples=1', '--total_environment_frames=1000')
   trial_runs.write(tmp_path, 'sample=00', [1.], [], {'epsilon': 3.})

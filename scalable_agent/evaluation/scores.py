@@ -126,6 +126,11 @@ def write_scores(logdir, levels, frames, suite_scores=()):
   return scores
 
 
+def check_writing(logdir):
+  """Raises OSError if no scores could be written: before what takes long."""
+  whole_file.check(os.path.join(logdir, FILE))
+
+
 def write_unfinished(logdir, test, levels):
   """Writes the levels that a test has played so far.
 

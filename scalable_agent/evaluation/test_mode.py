@@ -87,6 +87,8 @@ class _Tester:
     self._stop = stop
     devices = devices_assembly.choose(config)
     trained = trained_lib.restore(config)
+    with config_lib.writing('logdir', config.logdir):
+      scores_lib.check_writing(config.logdir)
     if config.video_dir:
       _check_video(config)
     logging.info(

@@ -9,12 +9,19 @@ _HELP = ('help', 'helpshort', 'helpfull', 'helpxml')
 
 
 def run(main):
-  """As absl's `app.run`, but who asks for help is answered with exit code 0."""
+  """As absl's `app.run`, with other exit codes.
+
+  Who asks for help is answered with 0. Ctrl-C, where `main` does not heed it
+  itself, ends with 130 and without a traceback.
+  """
   app.define_help_flags()
   for name in _HELP:
     flag = flags.FLAGS[name]
     flag.parse = _succeeding(flag.parse)
-  app.run(main)
+  try:
+    app.run(main)
+  except KeyboardInterrupt:
+    sys.exit(130)
 
 
 def _succeeding(parse):

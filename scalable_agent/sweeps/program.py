@@ -3,6 +3,8 @@
 import os
 import sys
 
+from scalable_agent.config import writing
+from scalable_agent.files import whole_file
 from scalable_agent.process import signals
 from scalable_agent.sweeps import display
 from scalable_agent.sweeps import run_processes
@@ -49,9 +51,14 @@ def carry_out(runs, kind, parallel, more_columns=(), **hooks):
     **hooks: `on_poll`, `rank` and `environs` of `run_processes.run_all`.
 
   Raises:
+    ConfigError: The directory that they are below cannot be written.
     SystemExit: A run has failed, or a signal has stopped them all; the message
       is one line that says so.
   """
+  directory = os.path.dirname(runs[0].logdir)
+  with writing('logdir', directory):
+    os.makedirs(directory, exist_ok=True)
+    whole_file.check(os.path.join(directory, kind))
   more_on_poll = hooks.pop('on_poll', lambda: None)
   with signals.stop_on_signals() as stop, display.Display(
       runs, kind, more_columns) as shown:

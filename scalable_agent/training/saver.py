@@ -122,13 +122,13 @@ class Saver:
     text = (f'Frame {self._learner.frames} could not be saved to '
             f'--logdir={config.logdir}: {reason}. The newest checkpoint is of '
             f'frame {self._checkpointer.newest_frames}')
+    if self._failed_saves >= config.max_failed_saves:
+      raise checkpoint.CheckpointError(
+          f'{text}. These were {self._failed_saves} failed saves in a row, and '
+          f'--max_failed_saves is {config.max_failed_saves}.')
     logging.warning('%s. Failed saves in a row: %d of at most '
                     '--max_failed_saves=%d.', text, self._failed_saves,
                     config.max_failed_saves)
-    if self._failed_saves >= config.max_failed_saves:
-      raise checkpoint.CheckpointError(
-          f'{text}. These were --max_failed_saves={config.max_failed_saves} '
-          'failed saves in a row.')
 
   def check(self):
     """Raises `checkpoint.CheckpointError` if the last save failed."""

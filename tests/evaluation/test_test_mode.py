@@ -205,6 +205,17 @@ def test_videos_that_cannot_be_are_refused_before_any_episode(tmp_path):
   assert not list(tmp_path.glob('*/test_scores*'))
 
 
+def test_scores_that_cannot_be_written_are_refused_before_any_episode(
+    tmp_path, monkeypatch):
+  config = _config(tmp_path, level_name='synthetic:', network='shallow')
+  _save(config)
+  (tmp_path / 'test_scores.json.tmp').mkdir()
+  monkeypatch.delattr(test_mode.play, 'play_level')
+  with pytest.raises(config_lib.ConfigError, match=(
+      f'^--logdir={tmp_path} cannot be written: Is a directory')):
+    test_mode.test(config)
+
+
 def test_a_run_without_a_checkpoint_is_refused(tmp_path):
   with pytest.raises(config_lib.ConfigError, match='has no checkpoint'):
     test_mode.test(_config(tmp_path, level_name='pong'))

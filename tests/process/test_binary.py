@@ -1,4 +1,4 @@
-"""How binaries end that are asked for help."""
+"""How binaries end that are asked for help, or interrupted."""
 
 import subprocess
 import sys
@@ -10,11 +10,21 @@ import sys
 from scalable_agent.process import binary
 binary.run(lambda argv: sys.exit(3))
 """
+_INTERRUPTED = """
+import os, signal, time
+from scalable_agent.process import binary
+
+def main(argv):
+  os.kill(os.getpid(), signal.SIGINT)
+  time.sleep(60)
+
+binary.run(main)
+"""
 
 
-def _run(*arguments):
+def _run(*arguments, program=_PROGRAM):
   return subprocess.run(
-      [sys.executable, '-c', _PROGRAM, *arguments], capture_output=True,
+      [sys.executable, '-c', program, *arguments], capture_output=True,
       text=True, timeout=60, check=False)
 
 
@@ -30,3 +40,8 @@ def test_everything_else_is_as_it_was():
   assert _run('--nohelp').returncode == 3
   wrong = _run('--no_such_flag=1')
   assert wrong.returncode == 1 and 'no_such_flag' in wrong.stderr
+
+
+def test_ctrl_c_needs_no_traceback():
+  result = _run(program=_INTERRUPTED)
+  assert (result.returncode, result.stderr) == (130, '')

@@ -224,7 +224,7 @@ def test_a_directory_that_is_gone_for_a_while(tmp_path, caplog):
   assert checkpoint_files.newest_frames(str(logdir)) == 90
 
 
-def test_training_gives_up_after_so_many_failed_saves(tmp_path):
+def test_training_gives_up_after_so_many_failed_saves(tmp_path, caplog):
   logdir = tmp_path / 'run'
   logdir.mkdir()
   run, _ = _make_run(logdir, '--max_failed_saves=2')
@@ -234,9 +234,13 @@ def test_training_gives_up_after_so_many_failed_saves(tmp_path):
     run.save()
     with pytest.raises(checkpoint.CheckpointError) as caught:
       run.save()
-    assert '--max_failed_saves=2' in str(caught.value)
+    assert str(caught.value).endswith(
+        'These were 2 failed saves in a row, and --max_failed_saves is 2.')
     assert '\n' not in str(caught.value)
     run.save_last()
+    (warning,) = [record.getMessage() for record in caplog.records
+                  if 'Failed saves' in record.getMessage()]
+    assert warning.endswith('row: 1 of at most --max_failed_saves=2.')
   finally:
     run.close()
 
