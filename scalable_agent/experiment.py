@@ -30,6 +30,7 @@ from scalable_agent.process import binary
 from scalable_agent.process import errors
 from scalable_agent.process import signals
 from scalable_agent.process import tensorflow_environment
+from scalable_agent.training import logdir as logdir_lib
 from scalable_agent.training import run_config
 
 FLAGS = flags.FLAGS
@@ -111,6 +112,16 @@ def refuse_arguments(argv):
         '--name=value, or --name and --noname where they are on or off.')
 
 
+def _say_default_level(config):
+  """Warns of a level that nobody has named: a run may have been meant."""
+  if (config.writes_logdir and not FLAGS['level_name'].present and
+      not logdir_lib.read_config(config.logdir, config.mode)):
+    logging.warning(
+        '--level_name is not given, and --logdir=%s holds no run to go on '
+        'with: a new run trains on the default, %s.', config.logdir,
+        config.level_name)
+
+
 def main(argv):
   """Does what the flags say; ends with one line where it cannot."""
   logging.set_verbosity(logging.INFO)
@@ -121,6 +132,7 @@ def main(argv):
     refuse_arguments(argv)
     config = config_of_run()
     at_once = config.num_learners > 1
+    _say_default_level(config)
     open_files.raise_limit()
     with signals.stop_on_signals(
         'saving and stopping' if config.writes_logdir else 'stopping') as stop:

@@ -24,6 +24,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 pytest.importorskip('ale_py')
 pytest.importorskip('gymnasium')
 
+from scalable_agent import config as config_lib
 from scalable_agent import experiment
 from scalable_agent import learner
 from scalable_agent import policy
@@ -783,6 +784,23 @@ def test_bad_settings_get_one_line(tmp_path, run_main, arguments, expected):
   for part in expected:
     assert part in error
   assert _contents(tmp_path) == {}
+
+
+def test_a_level_that_nobody_has_named_is_said(
+    tmp_path, run_main, monkeypatch, caplog):
+  """Where a directory is misspelt, another run was meant."""
+  monkeypatch.setattr(experiment.library, 'learn', lambda config, stop: None)
+  logdir = f'--logdir={tmp_path}'
+  for arguments, is_said in (([], True), (['--level_name=pong'], False)):
+    caplog.clear()
+    run_main(logdir, *arguments)
+    assert (f'{logdir} holds no run to go on with: a new run trains on the '
+            'default, explore_goal_locations_small' in caplog.text) == is_said
+  (tmp_path / 'ckpt-0.index').touch()
+  (tmp_path / 'config.json').write_text(
+      config_lib.resolve(dict(level_name='pong')).to_json())
+  run_main(logdir)
+  assert 'holds no run' not in caplog.text
 
 
 @pytest.mark.parametrize('logdir', ['{}/file/logdir', '{}/file', '/proc/x'])

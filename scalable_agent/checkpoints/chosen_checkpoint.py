@@ -74,6 +74,7 @@ def _find_best(config):
   except ValueError as e:
     raise refusal('checkpoint', config.checkpoint, str(e)) from e
   if best is None:
+    _find_latest(config)
     raise refusal(
         'checkpoint', config.checkpoint, f'--logdir={config.logdir} has no '
         'best checkpoint. A run keeps one from when each level has had '

@@ -106,6 +106,7 @@ def test_the_best_outlives_the_newest(tmp_path):
 
 def test_without_a_score_there_is_no_best(tmp_path):
   run = _Run(tmp_path)
+  assert 'has no checkpoint' in _refusal(run, 'best')
   for value in (None, float('nan'), float('inf'), -float('inf')):
     run.save(value)
   assert not (tmp_path / 'best').exists()
