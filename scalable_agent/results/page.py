@@ -7,8 +7,8 @@ from scalable_agent.results import document
 from scalable_agent.results import tables
 from scalable_agent.results import videos
 
-# Cells with more characters are text: read from the left, and broken into lines
-# where they stay in sight.
+# Columns of cells with more characters are text: read from the left, and broken
+# into lines where they stay in sight.
 _LONG = 24
 
 _STYLE = """
@@ -29,7 +29,7 @@ th { position: sticky; top: 0; z-index: 1; vertical-align: bottom;
 td:first-child, th:first-child { position: sticky; left: 0; text-align: left;
   border-right: 1px solid var(--line); }
 th:first-child { z-index: 2; }
-td.long { text-align: left; }
+td.long, th.long { text-align: left; }
 td.long:first-child { white-space: normal; overflow-wrap: anywhere;
   min-width: min(20rem, 40vw); }
 td.missing { color: #8889; }
@@ -50,18 +50,22 @@ figure { margin: 0; } figcaption { font-size: .85rem; }
 _SIDE_BY_SIDE = {document.Picture: 'curves', videos.Video: 'videos'}
 
 
-def _cell(text):
-  kind = ''
-  if text in (tables.MISSING, 'no run'):
-    kind = ' class="missing"'
-  elif len(text) > _LONG:
-    kind = ' class="long"'
-  return f'<td{kind}>{html.escape(text)}</td>'
+def _row(tag, cells, are_long):
+  """Returns the cells of a row, each a `tag`."""
+  parts = []
+  for text, is_long in zip(cells, are_long, strict=True):
+    kinds = ['long'] if is_long else []
+    kinds += ['missing'] if text in (tables.MISSING, 'no run') else []
+    kind = f' class="{" ".join(kinds)}"' if kinds else ''
+    parts.append(f'<{tag}{kind}>{html.escape(text)}</{tag}>')
+  return ''.join(parts)
 
 
 def _table(table):
-  header = ''.join(f'<th>{html.escape(text)}</th>' for text in table.header)
-  rows = ''.join('<tr>' + ''.join(map(_cell, row)) + '</tr>\n'
+  are_long = [any(len(row[i]) > _LONG for row in table.rows)
+              for i in range(len(table.header))]
+  header = _row('th', table.header, are_long)
+  rows = ''.join(f'<tr>{_row("td", row, are_long)}</tr>\n'
                  for row in table.rows)
   return (f'<div class="table"><table>\n<thead><tr>{header}</tr></thead>\n'
           f'<tbody>\n{rows}</tbody></table></div>\n')

@@ -60,3 +60,13 @@ def test_videos_are_beside_the_page():
   parsed = _parsed()
   assert parsed.images[2]['src'] == 'videos/0"x.gif'
   assert '<pong>, seed 1' in parsed.data
+
+
+def test_a_column_of_text_is_read_from_the_left_with_its_header():
+  text = 'training, 100 episodes, 1 seed'
+  rendered = page.render([tables.Table(
+      ['level', 'score', 'from'], [['x', '1', text], ['y', '2', 'no run']])])
+  for cell in ('<th>score</th>', '<th class="long">from</th>', '<td>1</td>',
+               f'<td class="long">{text}</td>',
+               '<td class="long missing">no run</td>'):
+    assert cell in rendered
