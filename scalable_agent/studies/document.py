@@ -7,6 +7,7 @@ import os
 from scalable_agent.results import document
 from scalable_agent.results import markdown
 from scalable_agent.results import published
+from scalable_agent.results import tables
 from scalable_agent.results import writing
 from scalable_agent.studies import best_of_sweep
 from scalable_agent.studies import lag as lag_lib
@@ -240,7 +241,9 @@ def build(outcomes, names, how_final=_HOW_FINAL):
       # That study keeps them apart itself.
       blocks += map(document.Paragraph, _mixed(level, here))
     for name in names:
-      blocks += STUDIES[name](level, here)
+      # Of a single variant there are no differences.
+      blocks += [block for block in STUDIES[name](level, here)
+                 if not isinstance(block, tables.Table) or block.rows]
   return blocks
 
 
