@@ -22,7 +22,8 @@ _ABOUT_GYM = ('An environment of Gymnasium is named gym:<id>, such as '
               'gym:CartPole-v1')
 
 # Other levels have the flags' own defaults, those of the released code.
-# Table D.3: every agent on levels of DMLab-30 clips rewards like this.
+# Table D.3's for agents on DMLab-30 and its experts, one for each level. Those
+# of the paper's single tasks (section 5.2) clip to [-1, 1]: abs_one.
 _DEFAULTS_OF_MEMBERS = dict(reward_clipping='soft_asymmetric')
 # One environment for each level.
 _DEFAULTS_OF_ALL = dict(_DEFAULTS_OF_MEMBERS, num_actors=30)

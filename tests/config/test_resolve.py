@@ -83,7 +83,8 @@ def test_dmlab_is_the_released_code(level_name):
     'explore_goal_locations_small', 'contributed/dmlab30/rooms_watermaze',
     'rooms_collect_good_objects_train', 'rooms_collect_good_objects_test',
     'contributed/dmlab30/rooms_collect_good_objects_test'])
-def test_a_level_of_dmlab30_clips_rewards_as_table_d3_says(level_name):
+def test_a_level_of_dmlab30_clips_rewards_as_its_experts_do(level_name):
+  """Table D.3 has another clipping for single tasks, which can be given."""
   expected = dict(_RELEASED, reward_clipping='soft_asymmetric')
   assert _values_of(resolve(level_name=level_name), expected) == expected
   assert resolve(level_name=level_name, reward_clipping='abs_one'
