@@ -1,4 +1,4 @@
-"""From flags to a learner, and from those of Reactor to all its parts."""
+"""From flags to a learner: each value comes where it belongs."""
 
 import types
 
@@ -12,14 +12,20 @@ from scalable_agent.assembly import loss as loss_assembly
 from scalable_agent.environments import ArraySpec
 from scalable_agent.process import timing
 
-# None of these is a default.
-_VALUES = dict(
-    level_name='pong', agent='reactor', discounting=.9,
-    reward_clipping='soft_asymmetric', entropy_cost=.2, retrace_lambda=.3,
-    policy_gradient='tislr', beta_loo_clip=4., learning_rate=.5, momentum=.6,
-    decay=.7, epsilon=.8, replay_steps=20_000, replay_min_steps=300,
-    unroll_length=10, steps_per_update=11., replay_uniform=.12, seed=13,
-    frame_stack=4, num_actors=4)
+# None of these is a default, as in the next two.
+_OF_BOTH = dict(
+    level_name='pong', discounting=.9, reward_clipping='soft_asymmetric',
+    entropy_cost=.2, learning_rate=.5, momentum=.6, decay=.7, epsilon=.8,
+    unroll_length=10, gradient_norm_clip=5., total_environment_frames=4000,
+    seed=13)
+_REACTOR = dict(
+    _OF_BOTH, agent='reactor', retrace_lambda=.3, policy_gradient='tislr',
+    beta_loo_clip=4., replay_steps=20_000, replay_min_steps=300,
+    steps_per_update=11., replay_uniform=.12, frame_stack=4, num_actors=4)
+_IMPALA = dict(
+    _OF_BOTH, baseline_cost=.3, clip_rho_threshold=2.,
+    clip_pg_rho_threshold=3., vtrace_lambda=.7, replay_proportion=.5,
+    entropy_on_replay=False, trust_region_threshold=.04)
 
 
 @pytest.fixture(name='calls')
@@ -31,18 +37,26 @@ def _calls(monkeypatch):
     monkeypatch.setattr(module, name, lambda *args, **kwargs: calls.update(
         {name: (args, kwargs)}))
 
-  record(loss_assembly.reactor, 'make_loss_fn')
+  for algorithm in loss_assembly.impala, loss_assembly.reactor:
+    record(algorithm, 'make_loss_fn')
   record(learner_assembly.adam, 'Adam')
+  record(learner_assembly.rmsprop, 'RMSProp')
+  record(learner_assembly.learner_lib, 'Learner')
   record(learner_assembly.prioritized_sequences, 'PrioritizedSequences')
   return calls
 
 
-def test_every_value_comes_where_it_belongs(calls):
-  config = config_lib.resolve(_VALUES)
+def _loss_settings(calls, config):
+  """The settings of the loss that a configuration has, a dict."""
   loss_assembly.create_loss_fn(config, 'agent')
-  agent, settings = calls['make_loss_fn'][0]
-  assert agent == 'agent'
-  assert settings._asdict() == dict(
+  (agent, settings), others = calls['make_loss_fn']
+  assert (agent, others) == ('agent', {})
+  return settings._asdict()
+
+
+def test_every_value_of_reactor_comes_where_it_belongs(calls):
+  config = config_lib.resolve(_REACTOR)
+  assert _loss_settings(calls, config) == dict(
       discounting=.9, reward_clipping='soft_asymmetric', entropy_cost=.2,
       lambda_=.3, policy_gradient='tislr', beta_loo_clip=4.)
   learner_assembly._create_optimizer(config)
@@ -53,9 +67,63 @@ def test_every_value_comes_where_it_belongs(calls):
       ('queue', 20_000, 300, 10, 11., .12, 13, times, True), {})
 
 
+@pytest.mark.parametrize('changes, expected', [
+    ({}, {}),
+    (dict(off_policy_correction='one_step', q_estimate='baseline',
+          trust_region_threshold=0.),
+     dict(off_policy_correction='one_step', q_estimate='baseline',
+          trust_region_threshold=None)),
+    # Each threshold has a meaning of its own, and 0 stands for none.
+    (dict(clip_pg_rho_threshold=0.), dict(clip_pg_rho_threshold=None)),
+    (dict(clip_rho_threshold=0., trust_region_threshold=0.),
+     dict(clip_rho_threshold=None, trust_region_threshold=None)),
+    (dict(entropy_on_replay=True), dict(entropy_on_replay=True))])
+def test_every_value_of_impala_comes_where_it_belongs(calls, changes, expected):
+  config = config_lib.resolve(dict(_IMPALA, **changes))
+  assert _loss_settings(calls, config) == dict(dict(
+      discounting=.9, reward_clipping='soft_asymmetric', baseline_cost=.3,
+      entropy_cost=.2, clip_rho_threshold=2., clip_pg_rho_threshold=3.,
+      lambda_=.7, off_policy_correction='vtrace', q_estimate='target',
+      trust_region_threshold=.04, entropy_on_replay=False), **expected)
+  learner_assembly._create_optimizer(config)
+  assert calls['RMSProp'] == ((.5, .7, .6, .8), {})
+
+
+def _learner(calls, monkeypatch, config, num_replicas=1, spec=None):
+  """The keyword arguments that make a configuration's learner, a dict."""
+  monkeypatch.setattr(loss_assembly, 'create_loss_fn', lambda *args: 'loss')
+  monkeypatch.setattr(
+      learner_assembly, '_create_optimizer', lambda *args: 'optimizer')
+  agent = types.SimpleNamespace(
+      observation_spec=(spec or ArraySpec((84, 84, 4), np.uint8),))
+  devices = devices_assembly.Devices(
+      ['/cpu:0'] * num_replicas, '/cpu:0', True, False, num_parts=2)
+  learner_assembly.create_learner(config, agent, devices, 'strategy')
+  args, kwargs = calls['Learner']
+  assert args == (agent, 'loss', 'optimizer', 'strategy')
+  return kwargs
+
+
+@pytest.mark.parametrize('values, target_update_period, rates', [
+    (dict(_IMPALA, learning_rate_schedule='constant'), 0, (.5, .5, .5, .5)),
+    # To 0 at the last of 4000 frames.
+    (dict(_IMPALA, learning_rate_schedule='linear'), 0, (.5, .375, 0., 0.)),
+    (dict(_REACTOR, target_update_period=17), 17, (.5, .5, .5, .5))])
+def test_the_learner_gets_what_is_configured(
+    calls, monkeypatch, values, target_update_period, rates):
+  found = _learner(calls, monkeypatch, config_lib.resolve(values))
+  learning_rate = found.pop('learning_rate')
+  assert tuple(map(learning_rate, (0, 1000, 4000, 5000))) == rates
+  del found['num_parts']  # Tested below.
+  # An unroll has 10 steps, each of 4 frames.
+  assert found == dict(
+      seed=13, frames_per_unroll=40, gradient_norm_clip=5.,
+      target_update_period=target_update_period, jit_compile=True)
+
+
 def test_learners_share_the_steps_of_an_update(calls):
   config = config_lib.resolve(dict(
-      _VALUES, task=0, learner_hosts=['a:1', 'b:2'], insecure_network=True))
+      _REACTOR, task=0, learner_hosts=['a:1', 'b:2'], insecure_network=True))
   learner_assembly.create_source(config, 'queue', None, 'agent', None)
   assert calls['PrioritizedSequences'][0][4] == 5.5
 
@@ -79,14 +147,7 @@ def test_learners_share_the_steps_of_an_update(calls):
      ArraySpec((250_000,), np.float32), 1, 2),
 ])
 def test_a_small_batch_is_not_split(
-    monkeypatch, values, spec, num_replicas, expected):
-  calls = []
-  monkeypatch.setattr(learner_assembly.learner_lib, 'Learner',
-                      lambda *args, **kwargs: calls.append(kwargs))
-  monkeypatch.setattr(loss_assembly, 'create_loss_fn', lambda *args: None)
-  agent = types.SimpleNamespace(observation_spec=(spec,))
-  devices = devices_assembly.Devices(
-      ['/cpu:0'] * num_replicas, '/cpu:0', False, False, num_parts=2)
-  learner_assembly.create_learner(
-      config_lib.resolve(values), agent, devices, 'strategy')
-  assert calls[0]['num_parts'] == expected
+    calls, monkeypatch, values, spec, num_replicas, expected):
+  found = _learner(
+      calls, monkeypatch, config_lib.resolve(values), num_replicas, spec)
+  assert found['num_parts'] == expected
