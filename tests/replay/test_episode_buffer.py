@@ -183,6 +183,15 @@ def test_a_short_episode_behind_one_that_is_too_long_is_found_at_once():
   assert set(_drawn(buffer, 5, 9)) == {(0, 60, 1)}
 
 
+def test_an_episode_that_begins_an_entry_too_early_is_not_found():
+  """It begins in the last unroll that is gone, and ends in one that is kept."""
+  play = episodes.Play(0, 101, seed=0, end_probability=0.)
+  play.done[[4, 21]] = True
+  buffer = episode_buffer.EpisodeBuffer(4, 5, seed=1)
+  buffer.extend([play.unroll(k, 5) for k in range(5)])
+  assert buffer.draw(1) == []
+
+
 def test_environments_that_are_gone_are_forgotten():
   buffer = episode_buffer.EpisodeBuffer(6, 5, seed=1)
   for name in range(20):

@@ -7,6 +7,8 @@ from scalable_agent.results import tables
 from scalable_agent.studies import best_of_sweep
 from scalable_agent.studies import document
 from scalable_agent.studies import outcomes
+from scalable_agent.studies import pictures
+from scalable_agent.studies import tables as study_tables
 from tests.studies import trial_runs
 
 _RATES = .1, .2, .3
@@ -29,6 +31,11 @@ def _read(*directories):
           for outcome in outcomes.read_all(directory)]
 
 
+def _smoothed(values):
+  """The mean of each value and the two before it."""
+  return np.array([np.mean(values[max(i - 2, 0):i + 1]) for i in range(20)])
+
+
 def test_a_sweep_counts_once_by_its_best_agent_at_each_point(tmp_path):
   """Two agents change places half-way; returns are of a point each."""
   rising, falling = np.arange(20.), np.arange(20.)[::-1]
@@ -38,13 +45,36 @@ def test_a_sweep_counts_once_by_its_best_agent_at_each_point(tmp_path):
   assert name == 'all runs'
   assert (sweep.seed, sweep.agents, sweep.frames[-1]) == (1, 2, 2000.)
 
-  def smoothed(values):
-    return np.array([np.mean(values[max(i - 2, 0):i + 1]) for i in range(20)])
+  np.testing.assert_allclose(
+      sweep.best, np.maximum(_smoothed(rising), _smoothed(falling)))
+  np.testing.assert_allclose(
+      sweep.mean, (_smoothed(rising) + _smoothed(falling)) / 2)
 
-  np.testing.assert_allclose(
-      sweep.best, np.maximum(smoothed(rising), smoothed(falling)))
-  np.testing.assert_allclose(
-      sweep.mean, (smoothed(rising) + smoothed(falling)) / 2)
+
+def test_on_the_way_is_the_mean_over_all_points(tmp_path):
+  """Which is the area under the curve, and not its highest point."""
+  _write_sweep(tmp_path, 'shared', [np.arange(20.)], 1, _SHARED)
+  table = best_of_sweep.table(
+      best_of_sweep.by_condition(_read(tmp_path / 'shared')).sweeps)
+  (row,) = table.rows
+  found = dict(zip(table.header, row))
+  assert found['best agent at the end'] == '18'
+  assert found['best agent on the way'] == study_tables.number(
+      np.mean(_smoothed(np.arange(20.)))) != '18'
+
+
+def test_the_curve_is_the_mean_over_sweeps(monkeypatch, tmp_path):
+  drawn = {}
+  monkeypatch.setattr(
+      pictures, 'best_agents', lambda unused_level, by_name: drawn.update(
+          by_name))
+  for seed, value in ((1, 0.), (2, 10.)):
+    _write_sweep(tmp_path, f'{seed}', [[value] * 20], seed, _SHARED)
+  best_of_sweep.draw('level', best_of_sweep.by_condition(
+      _read(tmp_path / '1', tmp_path / '2')).sweeps)
+  (points,) = drawn.values()
+  assert [(frames, value) for frames, value, _ in points] == [
+      (100. * i, 5.) for i in range(1, 21)]
 
 
 def test_an_agent_that_ends_no_episode_is_as_it_was(tmp_path):

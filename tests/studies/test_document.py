@@ -16,6 +16,7 @@ from scalable_agent.results import tables
 from scalable_agent.studies import document
 from scalable_agent.studies import lag
 from scalable_agent.studies import outcomes
+from scalable_agent.studies import tables as study_tables
 from tests.studies import trial_runs
 
 _CORRECTIONS = ('vtrace', 'none')
@@ -139,6 +140,44 @@ def test_seeds_that_one_variant_lacks_count_for_neither(tmp_path):
   assert difference[2:] == ['5', '0', '0 to 0', 'cannot be told']
 
 
+def test_a_seed_that_one_variant_has_alone_counts_for_neither(tmp_path):
+  """It would make all of its samples better, or worse."""
+  for correction, seeds in (('none', [0]), ('vtrace', [0, 1])):
+    for seed in seeds:
+      for i in range(6):
+        trial_runs.write(
+            tmp_path, f'{correction}_{i}_{seed}', [100. * seed + i],
+            [{'off_policy_correction': correction}], {'epsilon': i}, seed=seed)
+  means, (difference,) = _stability(tmp_path)
+  assert [row[1:3] for row in means] == [['6', '2.5'], ['6', '52.5']]
+  assert difference[2:] == ['6', '0', '0 to 0', 'cannot be told']
+
+
+@pytest.mark.parametrize('num_samples, expected', [(1, '3'), (2, '2')])
+def test_seeds_are_the_units_of_one_sample_and_samples_of_two(
+    tmp_path, num_samples, expected):
+  for i in range(num_samples):
+    for seed in range(3):
+      trial_runs.write(tmp_path, f'{i}_{seed}', [float(i)],
+                       sample={'epsilon': i}, seed=seed)
+  (row,), _ = _stability(tmp_path)
+  assert row[1] == expected
+
+
+@pytest.mark.parametrize('first, second, expected', [
+    ([dict(a=1)], [dict(a=2)], True),
+    ([], [dict(a=1)], True),
+    ([dict(a=1, b=1)], [dict(a=2, b=2)], True),  # They go together.
+    ([dict(a=1), dict(b=1)], [dict(a=2), dict(b=2)], False),
+    ([], [dict(agent='reactor'), dict(retrace_lambda=.5)], False)])
+def test_those_are_compared_that_differ_in_one_thing(first, second, expected):
+  """Whichever comes first, and even if one lacks what the other varies."""
+  for pair in (first, second), (second, first):
+    variants = [outcomes.split(variant, {})[0] for variant in pair]
+    assert study_tables.neighbours(variants) == (
+        [tuple(variants)] if expected else [])
+
+
 @pytest.fixture(scope='module', name='gaps')
 def _gaps(tmp_path_factory):
   """Sample 1 lacks a run, and sample 5 lacks one of another seed."""
@@ -179,6 +218,17 @@ def test_a_second_round_is_not_called_left_out(sweep):
   for study in 'best3', 'stability':
     assert 'left out' not in str(
         document.build(outcomes.read_all(sweep), [study]))
+
+
+@pytest.mark.parametrize('study', ['best3', 'stability'])
+def test_nor_is_a_second_round_of_fewer_than_half(tmp_path, study):
+  """However few the samples of the first."""
+  for i in range(8):
+    for seed in (1, 2) if i >= 5 else (1,):
+      trial_runs.write(tmp_path, f'{i}_{seed}', [float(i)],
+                       sample={'epsilon': i}, seed=seed)
+  assert 'left out' not in str(
+      document.build(outcomes.read_all(tmp_path), [study]))
 
 
 def test_what_the_user_chose_to_try_is_no_sample(tmp_path):

@@ -35,6 +35,16 @@ def test_of_an_unfinished_run_it_is_the_last_tenth_so_far(tmp_path):
       2., 1000, 5000)
 
 
+def test_of_a_run_that_went_on_it_is_all_after_nine_tenths_of_its_frames(
+    tmp_path):
+  """As with a --total_environment_frames that was lowered since."""
+  path = trial_runs.write(tmp_path, 'a', [1.] * 19 + [2.], total=1000)
+  config = tmp_path / 'a' / 'config.json'
+  config.write_text(config.read_text().replace('1000', '500'))
+  # Eleven episodes end after frame 450.
+  assert outcomes.read(path).final == pytest.approx(12 / 11)
+
+
 def test_a_run_without_final_episodes_has_no_final_return(tmp_path):
   path = trial_runs.write(tmp_path, 'a', [])
   assert outcomes.read(path).final is None

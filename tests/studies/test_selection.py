@@ -47,3 +47,16 @@ def test_the_best_are_found_by_the_seeds_that_all_have(tmp_path):
   assert [list(seeds) for seeds in best.values()] == [[1]] * 3
   assert list(selection.best_samples(samples, 1)) == [(('epsilon', 1),)]
   assert not selection.best_samples({})
+
+
+def test_a_new_seed_is_one_that_all_of_the_best_have(tmp_path):
+  """A mean over two of them would be that of others."""
+  seeds = {5: (1, 2, 3), 6: (1, 2, 3), 7: (1, 2)}
+  for i in range(8):
+    for seed in seeds.get(i, (1,)):
+      trial_runs.write(tmp_path, f'{i}_{seed}', [10. * seed + i],
+                       sample={'epsilon': i}, seed=seed)
+  (samples,) = outcomes.by_variant(outcomes.read_all(tmp_path)).values()
+  again = selection.best_again(samples)
+  assert {seed: sorted(outcome.final for outcome in found)
+          for seed, found in again.items()} == {2: [25., 26., 27.]}

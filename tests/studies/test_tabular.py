@@ -1,11 +1,13 @@
 """Tables that learn: what lag, correction and seed change in them."""
 
 import collections
+import itertools
 import pathlib
 
 import numpy as np
 import pytest
 
+from scalable_agent.algorithms import corrections
 from scalable_agent.environments import small_worlds
 from scalable_agent.studies import small_world
 from scalable_agent.studies import tabular
@@ -70,6 +72,101 @@ def test_runs_do_not_depend_on_each_other():
   assert np.abs(both.logits[0] - both.logits[1]).max() > .01
 
 
+# Settings of an update, none of which is a default.
+_UPDATE = dict(batch_size=2, unroll_length=6, discounting=.9, entropy_cost=.2,
+               baseline_cost=.3, decay=.8, epsilon=.4)
+
+
+def _random_batch(rng):
+  """Weights of both tables and a batch of two unrolls, in a few squares.
+
+  The policy hardly ever takes action 1 in square 3, but it is taken there.
+  """
+  length, count = _UPDATE['unroll_length'], _UPDATE['batch_size']
+  logits = rng.normal(
+      size=(small_worlds.NUM_SQUARES, small_worlds.NUM_ACTIONS))
+  logits[3, 1] -= 12.
+  batch = dict(
+      states=rng.integers(2, 8, (length + 1, count)).astype(np.int32),
+      actions=rng.integers(
+          small_worlds.NUM_ACTIONS, size=(length, count)).astype(np.int32),
+      behaviour_logits=rng.normal(
+          size=(length, count, small_worlds.NUM_ACTIONS)).astype(np.float32),
+      rewards=rng.normal(size=(length, count)).astype(np.float32),
+      dones=rng.random((length, count)) < .2)
+  batch['states'][2], batch['actions'][2] = 3, 1
+  batch['dones'][2] = False, True
+  values = rng.normal(size=small_worlds.NUM_SQUARES)
+  return logits.astype(np.float32), values.astype(np.float32), batch
+
+
+def _softmax(logits):
+  exp = np.exp(logits - logits.max(-1, keepdims=True))
+  return exp / exp.sum(-1, keepdims=True)
+
+
+def _weights_of(correction, rho):
+  """What a correction weighs errors, traces and the policy gradient by."""
+  truncated = min(1., rho)
+  return {'vtrace': (truncated, truncated, truncated),
+          'one_step': (1., 1., truncated),
+          'epsilon': (1., 1., 1.), 'none': (1., 1., 1.)}[correction]
+
+
+def _gradients(correction, logits, values, batch):
+  """The gradients of both tables, entry by entry."""
+  policies = _softmax(logits)
+  gradients = np.zeros_like(logits), np.zeros_like(values)
+  for states, actions, behaviour_logits, rewards, dones in zip(*(
+      np.swapaxes(batch[name], 0, 1) for name in (
+          'states', 'actions', 'behaviour_logits', 'rewards', 'dones'))):
+    length = len(actions)
+    discounts = _UPDATE['discounting'] * ~dones
+    of_error, of_trace, of_gradient = zip(*(
+        _weights_of(correction, policies[state, action] / behaviour[action])
+        for state, action, behaviour in zip(
+            states, actions, _softmax(behaviour_logits.astype(np.float64)))))
+    targets = values[states]
+    for start in range(length):
+      for t in range(start, length):
+        error = (rewards[t] + discounts[t] * values[states[t + 1]] -
+                 values[states[t]])
+        targets[start] += of_error[t] * error * np.prod(
+            [discounts[i] * of_trace[i] for i in range(start, t)])
+    for t in range(length):
+      state, action, policy = states[t], actions[t], policies[states[t]]
+      advantage = of_gradient[t] * (
+          rewards[t] + discounts[t] * targets[t + 1] - values[state])
+      added = 1e-6 if correction == 'epsilon' else 0.
+      entropy = -np.sum(policy * np.log(policy))
+      gradients[0][state] -= advantage * policy[action] / (
+          policy[action] + added) * (np.eye(len(policy))[action] - policy)
+      gradients[0][state] += _UPDATE['entropy_cost'] * policy * (
+          np.log(policy) + entropy)
+      gradients[1][state] -= _UPDATE['baseline_cost'] * (
+          targets[t] - values[state])
+  return gradients
+
+
+@pytest.mark.parametrize('correction', corrections.CORRECTIONS)
+def test_an_update_is_that_of_the_equations(correction):
+  """In float64, with sums in place of recursions; slots of RMSProp are 1."""
+  logits, values, batch = _random_batch(np.random.default_rng(1))
+  tables = tabular._Tables(1, _settings(correction, 0, **_UPDATE))
+  for table, weights in (tables.logits, logits), (tables.values, values):
+    table.assign(weights[np.newaxis])
+  tables.update(**batch)
+  before = logits.astype(np.float64), values.astype(np.float64)
+  assert 1e-7 < _softmax(before[0])[3, 1] < 1e-5
+  for table, weights, gradient in zip(
+      (tables.logits, tables.values), before,
+      _gradients(correction, *before, batch)):
+    mean_square = _UPDATE['decay'] + (1. - _UPDATE['decay']) * gradient ** 2
+    np.testing.assert_allclose(
+        table.numpy()[0], weights - _RATE * gradient / np.sqrt(
+            mean_square + _UPDATE['epsilon']), atol=2e-5, rtol=0.)
+
+
 def test_it_learns():
   finals = tabular.train(
       tabular.Settings('vtrace', 0, .3, num_updates=400), num_runs=4, seed=1)
@@ -78,6 +175,21 @@ def test_it_learns():
   # All avoid the cliffs; some go to the goal, where 0.453 is the most.
   assert finals.min() > -.3
   assert finals.max() > .4
+
+
+def test_all_kinds_get_the_same_random_numbers(monkeypatch):
+  """By which the study pairs them."""
+  seeds = []
+
+  def train(unused_settings, num_runs, seed):
+    seeds.append(seed)
+    return np.zeros(num_runs)
+
+  monkeypatch.setattr(tabular, 'train', train)
+  for kind in itertools.product(corrections.CORRECTIONS, (0, 3), (.1, .3)):
+    small_world._train(tabular.Settings(*kind), num_seeds=2)
+  assert len(seeds) == 16
+  assert len(set(seeds)) == 1
 
 
 def test_the_study_is_written(tmp_path, capsys):
