@@ -446,38 +446,101 @@ def test_what_scripts_and_reports_write_is_ignored_by_git():
     assert {'/job_logs/', '/report/'} <= set(f.read().splitlines())
 
 
-def test_flagfiles_hold_flags_that_exist():
-  """Each flagfile parses, and the published one resolves to the defaults."""
+_FLAG_FILES = os.path.join(_ROOT, 'launch', 'flags')
+
+
+def _flag_file(name):
+  return f'--flagfile={_FLAG_FILES}/{name}.flags'
+
+
+def _config(*arguments):
+  """The configuration of an experiment with some arguments."""
   from absl import flags
   from absl.testing import flagsaver
   from scalable_agent import experiment
-  from scalable_agent import population  # For its flags.
+  # The files of populations have its flags too.
+  from scalable_agent import population  # pylint: disable=unused-import
 
-  directory = os.path.join(_ROOT, 'launch', 'flags')
-
-  def config(*arguments):
-    with flagsaver.flagsaver():
-      flags.FLAGS(['experiment', '--level_name=pong', *arguments])
-      return experiment.config_from_flags()
-
-  for name in os.listdir(directory):
-    config(f'--flagfile={directory}/{name}')
-  assert config(f'--flagfile={directory}/atari_shallow.flags') == config()
-  assert (config(f'--flagfile={directory}/atari_deep.flags')
-          == config('--network=deep'))
-  assert (config(f'--flagfile={directory}/atari57.flags')
-          == config('--level_name=atari57'))
-  # Without what its members have each for themselves.
-  assert (config(f'--flagfile={directory}/atari57_population.flags')
-          == config('--level_name=atari57',
-                    '--learning_rate_schedule=constant'))
   with flagsaver.flagsaver():
-    for name, adapted in (('atari57', 4), ('dmlab30', 3)):
-      flags.FLAGS(
-          ['population', f'--flagfile={directory}/{name}_population.flags'])
-      starts = population.start_parameters()
-      assert (len(starts), len(starts[0])) == (24, adapted)
-      flags.FLAGS.unparse_flags()
+    flags.FLAGS(['experiment', '--level_name=pong', *arguments])
+    return experiment.config_from_flags()
+
+
+@pytest.mark.parametrize('name', sorted(
+    name.removesuffix('.flags') for name in os.listdir(_FLAG_FILES)))
+def test_flagfiles_hold_flags_that_exist(name):
+  _config(_flag_file(name))
+
+
+@pytest.mark.parametrize('name, arguments', [
+    ('atari_shallow', []),
+    ('atari_deep', ['--network=deep']),
+    ('atari57', ['--level_name=atari57']),
+    # Without what its members have each for themselves.
+    ('atari57_population', [
+        '--level_name=atari57', '--learning_rate_schedule=constant']),
+    ('dmlab_single', [
+        '--level_name=rooms_watermaze', '--num_actors=48', '--batch_size=32']),
+    # The command of the released code's README.
+    ('dmlab30', [
+        '--level_name=dmlab30', '--num_actors=150', '--batch_size=32',
+        '--entropy_cost=0.0033391318945337044',
+        '--learning_rate=0.00031866995608948655',
+        '--reward_clipping=soft_asymmetric',
+        '--total_environment_frames=10000000000']),
+    ('dmlab30_population', [
+        '--level_name=dmlab30', '--num_actors=150', '--batch_size=32',
+        '--learning_rate_schedule=constant',
+        '--total_environment_frames=10000000000'])])
+def test_published_flagfiles_are_the_defaults_but_for_what_they_say(
+    name, arguments):
+  others = ['--level_name=rooms_watermaze'] if name == 'dmlab_single' else []
+  assert _config(_flag_file(name), *others) == _config(*arguments)
+
+
+@pytest.mark.parametrize('name, expected', [
+    # Section 5.1; the rates are the middle of those it sweeps.
+    ('laser_atari', dict(
+        network='deep', channel_multiplier=4, use_lstm=False, discounting=.995,
+        unroll_length=19, batch_size=128, num_replayed_unrolls=123,
+        gradient_norm_clip=0., reward_clipping='abs_one', learning_rate=.0006,
+        entropy_cost=.01, learning_rate_schedule='constant',
+        entropy_on_replay=False, train_on_new=True)),
+    # And sections 5.2 and A.2.
+    ('laser_dmlab30', dict(
+        level_name='dmlab30', network='deep', use_lstm=True, unroll_length=79,
+        replay_proportion=.875, replay_state='recomputed',
+        replay_capacity=10_000_000 // 79, epsilon=.1,
+        learning_rate_schedule='constant', entropy_on_replay=False,
+        train_on_new=True, learning_rate=0.00031866995608948655,
+        entropy_cost=0.0033391318945337044))])
+def test_flagfiles_of_laser_are_what_its_paper_says(name, expected):
+  """But for the trust region's threshold, which it does not give."""
+  config = _config(_flag_file(name))
+  assert {key: getattr(config, key) for key in expected} == expected
+  assert 0. < config.trust_region_threshold < 1.
+
+
+@pytest.mark.parametrize('name, adapted', [
+    ('atari57', [
+        'entropy_cost', 'learning_rate', 'epsilon', 'gradient_norm_clip']),
+    ('dmlab30', ['entropy_cost', 'learning_rate', 'epsilon'])])
+def test_flagfiles_of_populations_are_appendix_f(name, adapted):
+  """With the ranges of Table D.1, and for Atari what Appendix G adapts."""
+  from absl import flags
+  from absl.testing import flagsaver
+  from scalable_agent import population
+  from scalable_agent.sweeps import samples
+
+  with flagsaver.flagsaver():
+    flags.FLAGS(['population', _flag_file(f'{name}_population')])
+    assert flags.FLAGS.range == list(samples.TABLE_D1)
+    assert flags.FLAGS.adapt == adapted
+    assert (flags.FLAGS.burn_in_frames, flags.FLAGS.episodes) == (
+        20_000_000, 5000)
+    starts = population.start_parameters()
+    assert (len(starts), list(starts[0])) == (24, adapted)
+    flags.FLAGS.unparse_flags()
 
 
 def test_sweeps_hold_flags_and_runs_that_exist(monkeypatch):
