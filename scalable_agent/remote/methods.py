@@ -339,10 +339,9 @@ class Methods:
                       '--inference is "actor" at the learner')
       self._calls.join(call, session)
       layouts = self.steps_layouts(len(session.about))
-      # An unfinished unroll of each environment, and a message of all.
+      # An unfinished unroll of each environment.
       self._calls.add_bytes(
-          call, len(session.about) * self._unroll_layout.num_bytes +
-          layouts.max_bytes)
+          call, len(session.about) * self._unroll_layout.num_bytes)
       actor = self._make_actor([self._levels[i] for i in session.about])
       yield functools.partial(self._act, session, actor, layouts)
 

@@ -22,8 +22,9 @@ from scalable_agent.remote import connections as connections_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
 
-# What a call may hold whose messages are text.
-MAX_TEXT_BYTES = 1 << 20
+# Length of the longest text, such as a Hello with the levels of many
+# environments.
+_MAX_TEXT_BYTES = 1 << 20
 _MAX_CONNECTIONS = 8192
 # What the rest of the process may open.
 _FILES_FOR_OTHERS = 128
@@ -38,12 +39,11 @@ _MAX_UNKNOWN = 256
 _SOON_SECONDS = .1
 
 Method = collections.namedtuple(
-    'Method', 'begin num_bytes lasts has_parts', defaults=(True, False))
+    'Method', 'begin lasts has_parts', defaults=(True, False))
 Method.__doc__ = """What answers the calls of one name.
 
   begin: A function of a `calls.Call` and gRPC's metadata that returns a context
     manager, whose value is a coroutine function from a message to its answer.
-  num_bytes: What a call of it may hold.
   lasts: Whether there may be long pauses between messages.
   has_parts: Whether an answer is several messages. Then `begin`'s value is a
     function from a message to an asynchronous iterator of them.
@@ -91,16 +91,18 @@ class Server:
       address: 'host:port' to listen on; port 0 chooses one.
       name: Of the service.
       methods: A dict of name to `Method`.
-      max_message_bytes: Length of the largest message.
+      max_message_bytes: Length of the largest message of any method.
       security: A `security.Security`.
       check: A function to call every second or so, in the event loop.
 
     Raises:
       ServiceError: The address cannot be listened on.
     """
+    # gRPC knows one limit, whatever the method. So each call may hold as much.
+    self._call_bytes = max(max_message_bytes, _MAX_TEXT_BYTES)
     try:
       self.port = self._run(self._start(
-          address, name, methods, max_message_bytes, security, check))
+          address, name, methods, security, check))
     except Exception as e:
       self._end_loop()
       if not isinstance(e, RuntimeError):
@@ -112,14 +114,13 @@ class Server:
   def _run(self, coroutine):
     return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
-  async def _start(self, address, name, methods, max_message_bytes, security,
-                   check):
+  async def _start(self, address, name, methods, security, check):
     """Starts to listen; returns the port."""
     max_connections = _max_connections(address)
     self._server = grpc.aio.server(
         interceptors=[security_lib.Authenticator(
             security.token, self._turn_away)],
-        options=(protocol.channel_options(max_message_bytes) +
+        options=(protocol.channel_options(self._call_bytes) +
                  protocol.server_options(max_connections)))
     self._server.add_generic_rpc_handlers([
         grpc.method_handlers_generic_handler(name, {
@@ -144,7 +145,7 @@ class Server:
     async def handle(unused_messages, context):
       call = None
       try:
-        call = self.calls.begin(context, method.num_bytes, method.lasts)
+        call = self.calls.begin(context, self._call_bytes, method.lasts)
         self._connections.let_in(call.peer)
         with method.begin(call, context.invocation_metadata()) as answer:
           while (message := await context.read()) is not grpc.aio.EOF:

@@ -60,19 +60,17 @@ class Service:
         agreement, levels, unroll_layout, weights_layout, put_unroll,
         report_episode, make_actor, max_environments, self._server.calls,
         self._server.threads, self._server.loop)
-    call_bytes = max(
-        protocol.max_call_bytes(unroll_layout), server_lib.MAX_TEXT_BYTES)
-    max_message_bytes = max(call_bytes, methods.steps_layouts(
-        max_environments).max_bytes if make_actor else 0)
+    max_message_bytes = max(
+        protocol.max_call_bytes(unroll_layout),
+        methods.steps_layouts(max_environments).max_bytes if make_actor else 0)
     method = server_lib.Method
     self._server.start(
         address, protocol.SERVICE, dict(
-            Hello=method(methods.hello, call_bytes, lasts=False),
-            PutEpisodes=method(methods.put_episodes, call_bytes, lasts=False),
-            GetWeights=method(methods.get_weights, call_bytes),
-            PutUnroll=method(methods.put_unrolls, call_bytes),
-            # What it holds depends on the environments.
-            Act=method(methods.act, 0)),
+            Hello=method(methods.hello, lasts=False),
+            PutEpisodes=method(methods.put_episodes, lasts=False),
+            GetWeights=method(methods.get_weights),
+            PutUnroll=method(methods.put_unrolls),
+            Act=method(methods.act)),
         max_message_bytes, security, methods.sessions.expire)
 
   @property

@@ -58,20 +58,18 @@ class Service:
     self._since = time.monotonic()
     self._seen_bytes = 0
     method = server_lib.Method
-    # Whatever it is, gRPC reads a message of the largest size.
-    call_bytes = max(
-        protocol.max_message_bytes(layout), server_lib.MAX_TEXT_BYTES)
     served = dict(
-        Hello=method(methods.hello, call_bytes, lasts=False),
-        Insert=method(methods.insert, call_bytes))
+        Hello=method(methods.hello, lasts=False),
+        Insert=method(methods.insert))
     if unroll_length:
       served.update(
-          Episode=method(methods.episode, call_bytes),
-          Fetch=method(methods.fetch, call_bytes, has_parts=True))
+          Episode=method(methods.episode),
+          Fetch=method(methods.fetch, has_parts=True))
     else:
-      served['Draw'] = method(methods.draw, call_bytes, has_parts=True)
+      served['Draw'] = method(methods.draw, has_parts=True)
     self._server.start(
-        address, protocol.SERVICE, served, call_bytes, security, methods.check)
+        address, protocol.SERVICE, served, protocol.max_message_bytes(layout),
+        security, methods.check)
 
   @property
   def port(self):

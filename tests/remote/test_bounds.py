@@ -362,20 +362,31 @@ def test_open_calls_starve_nobody(method, monkeypatch, caplog):
   assert 'Traceback' not in caplog.text
 
 
-def test_bytes_under_way_are_bounded(monkeypatch):
+@pytest.mark.parametrize('inference, method', [
+    ('actor', 'PutUnroll'), ('learner', 'PutUnroll'), ('learner', 'Act')])
+def test_bytes_under_way_are_bounded(inference, method, monkeypatch):
   """Parts of large messages, and answers that nobody reads."""
-  monkeypatch.setattr(server_lib, '_max_bytes', lambda share: 38 << 20)
+  largest, options = 4 << 20, {}
+  if inference == 'learner':
+    options = dict(make_actor=lambda levels: None, max_environments=300_000)
+    largest = protocol.StepsLayouts(
+        remote_parts.SPEC, options['max_environments'],
+        remote_parts.NUM_ACTIONS).max_bytes
+    assert largest > 8 << 20
+  room = 19 * largest // 2
+  monkeypatch.setattr(server_lib, '_max_bytes', lambda share: room)
   monkeypatch.setattr(calls_lib, '_PATIENCE_SECONDS', .05)
   large = protocol.weights_layout({'w': np.zeros([1 << 20], np.float32)})
   with remote_parts.Learner(
-      security=_SECURITY, weights_layout=large) as learner:
+      security=_SECURITY, weights_layout=large, **options) as learner:
     learner.service.update({'w': np.zeros([1 << 20], np.float32)}, 1)
     calls = learner.service._server.calls
     with contextlib.ExitStack() as stack:
-      connections = _open_calls(stack, learner, 9)
+      connections = _open_calls(
+          stack, learner, 9, method, session=_session(learner))
       for connection in connections:
         for call in range(1, 19, 2):
-          connection.send(call, bytes(30000), length=3 << 20)
+          connection.send(call, bytes(30000), length=largest - (1 << 20))
       remote_parts.wait_until(lambda: len(calls) == 9)
       time.sleep(.1)
       with remote_parts.Raw(learner.port, _METADATA) as raw:
@@ -387,7 +398,7 @@ def test_bytes_under_way_are_bounded(monkeypatch):
           unread.send(unread.open('GetWeights'),
                       struct.pack('<Qq', session, -1), is_last=True)
           time.sleep(.06)
-          assert calls._num_bytes <= 38 << 20
+          assert calls._num_bytes <= room
         # And so had the connection that did not read.
         remote_parts.wait_until(
             lambda: unread.look(.01) or not unread.is_open)
