@@ -45,23 +45,23 @@ def train(config, start_actors=actor_threads.start, stop=None,
     run.TrainingError: Training cannot go on.
   """
   stop = stop or signals.Stop()
-  if stop.is_set() and config.num_learners == 1:
-    return  # There is nothing to save, and nobody waits for this learner.
+  if stop.is_set():
+    return  # There is nothing to save.
   make_replay = start_replay(config)
   devices = devices_assembly.choose(config)
-  peers = peers_lib.join(config, devices)
-  # TensorFlow takes SIGTERM for itself where it connects learners.
-  stop.listen()
+  peers = peers_lib.Alone()
   logging.info('%s', messages.level(config))
   try:
     with contextlib.ExitStack() as stack:
       try:
-        # Other learners would wait for this one.
-        with (contextlib.nullcontext() if config.num_learners > 1
-              else stop.interrupting()):
+        with stop.interrupting():
           facts, make_actors = start_actors(config, stack)
       except signals.Interrupted:
         return  # Nothing has been trained that could be saved.
+      # What can be refused has been: others would wait, and end, with this one.
+      peers = peers_lib.join(config, devices)
+      # TensorFlow takes SIGTERM for itself where it connects learners.
+      stop.listen()
       evaluator = start_evaluator(config, facts, devices, stack)
       run = run_lib.Run(config, facts, devices, make_actors, peers, evaluator,
                 make_replay and make_replay(facts))

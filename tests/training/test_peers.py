@@ -2,6 +2,7 @@
 
 import collections
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import tensorflow as tf
 from scalable_agent import trajectories
 from scalable_agent.logs import metrics
 from scalable_agent.process import progress
+from scalable_agent.process import signals
 from scalable_agent.process import timing
 from scalable_agent.training import collectives
 from scalable_agent.training import loop
@@ -129,6 +131,30 @@ def _learn(peers, run, stop, num_steps):
   except Exception as e:  # Given to the test.
     return run.trained, e
   return run.trained, None
+
+
+@pytest.mark.parametrize('num_learners', [1, 2])
+@pytest.mark.parametrize('is_early', [True, False])
+def test_a_signal_ends_a_learner_before_it_waits_for_others(
+    monkeypatch, is_early, num_learners):
+  stop, started = signals.Stop(), []
+
+  def start_actors(unused_config, stack):
+    stack.callback(started.append, 'closed')
+    started.append('started')
+    stop.set()
+    stop.interrupt()
+    pytest.fail('goes on')
+
+  monkeypatch.setattr(loop.devices_assembly, 'choose', lambda config: None)
+  monkeypatch.setattr(loop.messages, 'level', lambda config: '')
+  monkeypatch.setattr(
+      peers_lib, 'join', lambda *unused_args: pytest.fail('waits'))
+  if is_early:
+    stop.set()
+  loop.train(
+      types.SimpleNamespace(num_learners=num_learners), start_actors, stop)
+  assert started == ([] if is_early else ['started', 'closed'])
 
 
 def test_an_update_waits_for_all_and_loses_no_batch():

@@ -137,6 +137,14 @@ def test_train_to_the_end(tmp_path):
     assert [int(row[0]) for row in rows] == sorted(int(row[0]) for row in rows)
 
 
+def test_a_learner_that_cannot_work_ends_before_the_others_come(tmp_path):
+  with Jobs(tmp_path) as jobs:
+    jobs.start('learner', 1, '--auth_token_file=/nonexistent')
+    jobs.assert_code(1, 'learner', 1, timeout=_LOST_SECONDS)
+    *_, last = jobs.output('learner', 1).splitlines()
+    assert last.startswith('Error: --auth_token_file=/nonexistent')
+
+
 def test_learners_that_would_count_other_frames_are_refused(tmp_path):
   """By all of them, before anything is written."""
   with Jobs(tmp_path) as jobs:
