@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from scalable_agent import suites
+from scalable_agent.config import addresses
 from scalable_agent.config import settings
 
 
@@ -252,10 +253,7 @@ def _check_collectives(config):
   _require(config, len(hosts) == config.num_learners, 'collective_hosts',
            f'--learner_hosts names {config.num_learners}')
   for address in hosts:
-    host, _, port = address.rpartition(':')
-    _require(config, host and port.isdigit() and 0 < int(port) < 2**16,
-             'collective_hosts', f'{address!r} is no address, expected '
-             'host:port with a port below 65536')
+    addresses.split('collective_hosts', address)
   _require(config, len(set(hosts + config.learner_hosts)) == 2 * len(hosts),
            'collective_hosts', 'all addresses of it and of --learner_hosts '
            'have to be different')

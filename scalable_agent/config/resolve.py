@@ -6,6 +6,7 @@ import difflib
 import os
 
 from scalable_agent import suites
+from scalable_agent.config import addresses
 from scalable_agent.config import checks
 from scalable_agent.config import reactor
 from scalable_agent.config.config import Config
@@ -154,9 +155,6 @@ def _choose_num_actors(config, num_cores, num_levels):
 def _choose_collective_hosts(learner_hosts):
   hosts = []
   for address in learner_hosts:
-    host, _, port = address.rpartition(':')
-    if not host or not port.isdigit():
-      raise ConfigError(f'--learner_hosts: {address!r} is no address, expected '
-                        'host:port.')
-    hosts.append(f'{host}:{int(port) + _COLLECTIVE_PORT_OFFSET}')
+    host, port = addresses.split('learner_hosts', address)
+    hosts.append(addresses.join(host, port + _COLLECTIVE_PORT_OFFSET))
   return hosts

@@ -1,6 +1,7 @@
 """Finds addresses and secrets of jobs in a configuration."""
 
 from scalable_agent import config as config_lib
+from scalable_agent.config import addresses as addresses_lib
 from scalable_agent.remote import security as security_lib
 
 
@@ -17,12 +18,9 @@ def load_security(config):
     raise config_lib.ConfigError(f'{e}.') from e
 
 
-def _addresses(flag, hosts):
+def _split_all(flag, hosts):
   """Host and port of every one of the `hosts` that a flag names."""
-  try:
-    return [security_lib.split_address(a) for a in hosts]
-  except security_lib.SecurityError as e:
-    raise config_lib.ConfigError(f'--{flag}: {e}.') from e
+  return [addresses_lib.split(flag, address) for address in hosts]
 
 
 def listen_address(config, security):
@@ -41,11 +39,11 @@ def listen_address(config, security):
 
 
 def _listen_address(flag, hosts, index, who, config, security):
-  host, port = _addresses(flag, hosts)[index]
+  host, port = _split_all(flag, hosts)[index]
   # The name that others know may be that of a proxy or a service.
   if not security_lib.is_loopback(host):
     host = '::' if ':' in host else '0.0.0.0'
-  address = security_lib.join_address(host, port)
+  address = addresses_lib.join(host, port)
   try:
     security_lib.check_exposure(
         address, security, config.insecure_network, who)
@@ -60,8 +58,8 @@ def learner_address(config):
   Raises:
     config_lib.ConfigError: The flags name no address.
   """
-  addresses = _addresses('learner_hosts', config.learner_hosts)
-  return security_lib.join_address(*addresses[config.task % len(addresses)])
+  addresses = _split_all('learner_hosts', config.learner_hosts)
+  return addresses_lib.join(*addresses[config.task % len(addresses)])
 
 
 def replay_listen_address(config, security):
@@ -85,5 +83,5 @@ def replay_address(config):
   Raises:
     config_lib.ConfigError: The flag is no address.
   """
-  (address,) = _addresses('replay_host', [config.replay_host])
-  return security_lib.join_address(*address)
+  return addresses_lib.join(
+      *addresses_lib.split('replay_host', config.replay_host))

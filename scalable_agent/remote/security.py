@@ -4,7 +4,6 @@ import dataclasses
 import hmac
 import ipaddress
 import os
-import re
 import shlex
 import ssl
 import stat
@@ -36,8 +35,6 @@ _FINAL_FAILURES = (
 _DOUBTFUL_FAILURE = 'Socket closed'
 _DOUBT = (' (If it is running: do both ends use TLS, and is the --tls_cert of '
           'this job signed by its --tls_ca, and not expired?)')
-_HOST = re.compile(r'[A-Za-z0-9_][A-Za-z0-9._-]*')
-_PORT = re.compile(r'[0-9]{1,5}')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,37 +57,6 @@ class Security:
 
 class SecurityError(ValueError):
   """The settings do not protect what they should; the text says which."""
-
-
-def split_address(address):
-  """Returns host and port of 'host:port' or '[v6 address]:port'.
-
-  Raises:
-    SecurityError: It is neither.
-  """
-  host, _, port = address.rpartition(':')
-  bare = host
-  if host.startswith('[') and host.endswith(']') and _is_v6(host[1:-1]):
-    bare = host[1:-1]
-  elif not _HOST.fullmatch(host):
-    bare = ''
-  if not bare or not _PORT.fullmatch(port) or not 1 <= int(port) <= 65535:
-    raise SecurityError(
-        f'{address!r} is no address, expected host:port with a port from 1 to '
-        '65535, and brackets around an IPv6 address')
-  return bare, int(port)
-
-
-def join_address(host, port):
-  """Inverse of `split_address`."""
-  return f'[{host}]:{port}' if ':' in host else f'{host}:{port}'
-
-
-def _is_v6(host):
-  try:
-    return ipaddress.ip_address(host).version == 6
-  except ValueError:
-    return False
 
 
 def is_loopback(host):
@@ -188,7 +154,7 @@ def check_exposure(address, security, insecure_network, who='the learner'):
   """Refuses to listen without the protection asked for, or with too little.
 
   Args:
-    address: 'host:port' to listen on.
+    address: Of `addresses.join`, to listen on.
     security: A `Security`.
     insecure_network: Whether the network itself keeps others out.
     who: Who would listen.
@@ -200,7 +166,7 @@ def check_exposure(address, security, insecure_network, who='the learner'):
   if security.tls_ca and not security.tls_key:
     raise SecurityError(
         f'--tls_ca protects {who} only together with --tls_cert and --tls_key')
-  host, _ = split_address(address)
+  host = address.rpartition(':')[0].strip('[]')
   if is_loopback(host) or insecure_network or security.token:
     return
   if not security.tls_key:

@@ -243,9 +243,6 @@ def test_the_first_learner_alone_writes():
     ('queue_capacity', 15, {}),
     ('task', 2, {}),
     ('collective_hosts', 'a:9000', {}),
-    ('collective_hosts', 'a:9000,b', {}),
-    ('collective_hosts', 'a:9000,b:65536', {}),
-    ('collective_hosts', 'a:9000,b:0', {}),
     ('collective_hosts', 'a:9000,a:9000', {}),
     ('collective_hosts', 'a:9000,b:8001', {}),
     ('insecure_network', False, {}),
@@ -256,9 +253,17 @@ def test_learners_that_cannot_work(name, value, others):
   assert 'cannot work' in message
 
 
-def test_learner_hosts_without_a_port():
-  assert "--learner_hosts: 'b' is no address" in message_of(
-      **dict(_TWO_LEARNERS, learner_hosts='a:8000,b'))
+@pytest.mark.parametrize('name', ['learner_hosts', 'collective_hosts'])
+@pytest.mark.parametrize('address', [
+    'b', 'b:0', 'b:65536', 'b:²', 'http://b:9000', 'b..c:9000', '.b:9000'])
+def test_addresses_of_several_learners(name, address):
+  assert f'--{name}: {address!r} is no address' in message_of(
+      **dict(_TWO_LEARNERS, **{name: f'a:8000,{address}'}))
+
+
+def test_a_port_of_learners_that_leaves_no_room_for_theirs():
+  assert "--collective_hosts: 'b:65600' is no address" in message_of(
+      **dict(_TWO_LEARNERS, learner_hosts='a:8000,b:64600'))
 
 
 def test_a_job_without_learners():

@@ -24,28 +24,6 @@ _PAST, _FUTURE = authorities.PAST, authorities.FUTURE
 _tls = authorities.security_of
 
 
-@pytest.mark.parametrize('address, expected', [
-    ('localhost:8000', ('localhost', 8000)),
-    ('learner-0.example.org:1', ('learner-0.example.org', 1)),
-    ('10.0.0.1:65535', ('10.0.0.1', 65535)),
-    ('[::1]:80', ('::1', 80)),
-    ('[fe80::1:2]:8000', ('fe80::1:2', 8000)),
-])
-def test_split_address(address, expected):
-  assert security_lib.split_address(address) == expected
-  assert security_lib.join_address(*expected) == address
-
-
-@pytest.mark.parametrize('address', [
-    '', 'localhost', ':8000', 'localhost:', 'localhost:http', 'localhost:0',
-    'localhost:-1', 'localhost:65536', 'localhost:٣', '::1:8000', '[::1]',
-    '[]:80', '[localhost]:80', '[::1:80', 'http://host:80', 'a b:80', 'a/b:80',
-    'unix:/tmp/s:80', 'host\n:80'])
-def test_split_address_refuses(address):
-  with pytest.raises(security_lib.SecurityError, match='host:port'):
-    security_lib.split_address(address)
-
-
 @pytest.mark.parametrize('host, expected', [
     ('localhost', True), ('127.0.0.1', True), ('127.8.9.1', True),
     ('::1', True), ('0.0.0.0', False), ('::', False), ('10.0.0.1', False),
