@@ -47,6 +47,7 @@ def measure_loop(config, devices, seconds):
       return _measure_run(config, run, seconds)
     finally:
       run.close()
+      run.close_saver()
 
 
 def _measure_run(config, run, seconds):

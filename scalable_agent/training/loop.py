@@ -65,14 +65,14 @@ def train(config, start_actors=actor_threads.start, stop=None,
       evaluator = start_evaluator(config, facts, devices, stack)
       run = run_lib.Run(config, facts, devices, make_actors, peers, evaluator,
                 make_replay and make_replay(facts))
+      stack.callback(run.close_saver)
+      stack.callback(run.save_last)
+      stack.callback(run.close)
       first_frames = run.learner.frames
       for line in messages.agent_and_files(
           config, agent_assembly.choose_network(config, facts),
           run.num_parameters, devices, first_frames):
         logging.info('%s', line)
-      stack.callback(run.close_saver)
-      stack.callback(run.save_last)
-      stack.callback(run.close)
       progress = progress_lib.ProgressLine()
       stack.callback(progress.end)
       loop(config, run, peers, stop, progress)

@@ -86,28 +86,36 @@ class Run:
     written_facts = _check_facts(config, facts, peers)
     self.learner = learner_assembly.create_learner(
         config, agent, devices, peers.strategy)
-    self._saver = (saver.Saver(config, written_facts, self.learner)
-                   if peers.is_first else None)
-    peers.share_state(self.learner)
-    self.reporter = (
-        self._create_reporter() if peers.is_first else metrics.Forwarder())
     profiles = bool(config.profile_updates) and peers.is_first
     self.times = timing.StageTimes(
         *([profiler_lib.annotate] if profiles else []))
-    self._profiler = (
-        profiler_lib.Profiler(config, self.learner.steps) if profiles else None)
-    self._connect_learner(agent, devices, shared_replay)
-    weights, steps = self.learner.weights(), self.learner.steps
-    self._publish_to_replay(weights)
-    # What actors get is the oldest.
-    self._newest_weights = collections.deque(
-        [(weights, steps)], config.policy_lag + 1)
-    policy = self._create_policy(agent, devices, weights, steps)
-    self._evaluator = evaluator
-    if evaluator:
-      evaluator.begin(self.reporter.evaluated_frames, self.reporter.evaluation)
-    self._actors = make_actors(
-        agent, policy, self.queue.put, self.reporter.episode, self.times)
+    # Closes what is there already if a part refuses to work.
+    with contextlib.ExitStack() as undo:
+      if shared_replay:
+        undo.callback(shared_replay.close)
+      self._saver = (saver.Saver(config, written_facts, self.learner)
+                     if peers.is_first else None)
+      undo.callback(self.close_saver)
+      peers.share_state(self.learner)
+      self.reporter = (
+          self._create_reporter() if peers.is_first else metrics.Forwarder())
+      self._profiler = (profiler_lib.Profiler(config, self.learner.steps)
+                        if profiles else None)
+      self._connect_learner(agent, devices, shared_replay)
+      undo.callback(self._staging.close)
+      weights, steps = self.learner.weights(), self.learner.steps
+      self._publish_to_replay(weights)
+      # What actors get is the oldest.
+      self._newest_weights = collections.deque(
+          [(weights, steps)], config.policy_lag + 1)
+      policy = self._create_policy(agent, devices, weights, steps)
+      self._evaluator = evaluator
+      if evaluator:
+        evaluator.begin(
+            self.reporter.evaluated_frames, self.reporter.evaluation)
+      self._actors = make_actors(
+          agent, policy, self.queue.put, self.reporter.episode, self.times)
+      undo.pop_all()
     self._actors.publish(weights, steps)
     self._saved_time = time.monotonic()
     self._waited = timing.Waited()

@@ -21,8 +21,10 @@ from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
 from scalable_agent.checkpoints import checkpoint
 from scalable_agent.checkpoints import checkpoint_files
+from scalable_agent.files import open_files
 from scalable_agent.process import signals
 from scalable_agent.training import actor_threads
+from scalable_agent.training import loop
 from scalable_agent.training import not_finite
 from scalable_agent.training import replay_watch
 from scalable_agent.training import run as run_lib
@@ -32,15 +34,19 @@ pytestmark = pytest.mark.usefixtures('bounded')
 _DEVICES = devices_lib.Devices(['/cpu:0'], '/cpu:0', False, False)
 
 
-def _make_run(logdir, *arguments):
-  """Returns a `Run` of tiny synthetic environments, and its agent."""
+def _make_config(logdir, *arguments):
   with flagsaver.flagsaver():
     flags.FLAGS([
         'experiment', '--level_name=synthetic:step_ms=0,size=3,episode_steps=7',
         f'--logdir={logdir}', '--network=vector', '--unroll_length=5',
         '--batch_size=6', '--num_actors=6', '--environment_threads=2',
         *arguments])
-    config = experiment.config_from_flags()
+    return experiment.config_from_flags()
+
+
+def _make_run(logdir, *arguments):
+  """Returns a `Run` of tiny synthetic environments, and its agent."""
+  config = _make_config(logdir, *arguments)
   pools = suites.make_pools(
       config, suites.choose_layout(config, config.num_actors), config.seed)
   agent = agent_assembly.create_agent(config, pools[0])
@@ -275,6 +281,33 @@ def test_a_trace_of_what_is_past_is_refused_before_anybody_acts(tmp_path):
     _make_run(tmp_path, '--profile_updates=0:1')
   assert not [thread.name for thread in set(threading.enumerate()) - before
               if thread.name.startswith(('actor', 'staging'))]
+
+
+@pytest.mark.parametrize('refused_by', ['reporter', 'actors'])
+def test_a_run_that_is_refused_leaves_nothing_open(
+    tmp_path, monkeypatch, refused_by):
+  config = _make_config(tmp_path)
+
+  def refuse(*unused_args):
+    raise config_lib.ConfigError('refused')
+
+  def start_actors(config, stack):
+    facts, make_actors = actor_threads.start(config, stack)
+    return facts, refuse if refused_by == 'actors' else make_actors
+
+  if refused_by == 'reporter':
+    monkeypatch.setattr(run_lib.metrics, 'Reporter', refuse)
+
+  def train():
+    with pytest.raises(config_lib.ConfigError, match='refused'):
+      loop.train(config, start_actors)
+
+  train()  # What TensorFlow opens stays.
+  before, threads = open_files.count(), set(threading.enumerate())
+  train()
+  assert open_files.count() <= before
+  assert set(threading.enumerate()) <= threads
+  assert 'staging' not in {thread.name for thread in threads}
 
 
 def test_environments_that_return_nan_are_named():
