@@ -5,6 +5,7 @@ import json
 import random
 import threading
 import time
+import weakref
 
 from absl import logging
 import grpc
@@ -113,6 +114,9 @@ class Link:
         name: self._channel.stream_stream(f'/{service}/{name}')
         for name in streams}
     self._closed = threading.Event()
+    # A thread of gRPC's waits for the messages of each, until it is closed.
+    self._open_streams = weakref.WeakSet()
+    self._streams_lock = threading.Lock()
     # Guards what follows. Whoever connects holds it: one at a time knocks, and
     # the others wait for what comes of it.
     self._lock = threading.Lock()
@@ -150,12 +154,14 @@ class Link:
     connection = connection or self.connect()
     metadata = self._metadata + (
         (protocol.SESSION_KEY, str(connection.session)),)
-    try:
-      return stream_lib.Stream(
+    with self._streams_lock:
+      if self._closed.is_set():
+        raise Closed()
+      stream = stream_lib.Stream(
           lambda requests: self._streams[name](requests, metadata=metadata),
           self._succeeded, lambda error: self._lost(error, connection))
-    except ValueError as e:  # The channel was closed.
-      raise Closed() from e
+      self._open_streams.add(stream)
+    return stream
 
   def sleep(self, seconds):
     """Waits; raises Closed if the link is or gets closed."""
@@ -165,6 +171,9 @@ class Link:
   def close(self):
     """Ends all calls; those under way, and later ones, raise `Closed`."""
     self._closed.set()
+    with self._streams_lock:
+      for stream in self._open_streams:
+        stream.close()
     self._channel.close()
 
   def call(self, name, make_request):

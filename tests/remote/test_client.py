@@ -1,6 +1,7 @@
 """The actor's end, over connections that break and learners that come back."""
 
 import logging as python_logging
+import threading
 import time
 import types
 
@@ -41,6 +42,22 @@ def test_backoff_doubles_with_jitter(monkeypatch):
       assert .5 * middle <= seconds <= 1.5 * middle
     backoff.reset()
   assert len({link_lib.Backoff().next() for _ in range(10)}) > 1
+
+
+def test_a_client_that_is_closed_leaves_no_threads():
+  with remote_parts.Learner() as learner:
+    before = set(threading.enumerate())
+    with remote_parts.client_of(learner) as client:
+      version = client.get_weights(-1)[1]
+      client.put_unrolls([remote_parts.make_unroll(0, version)])
+      stream = client.open_stream()
+    # The service keeps some of its own for a while.
+    remote_parts.wait_until(lambda: {
+        thread.name for thread in set(threading.enumerate()) - before
+        } <= {'service'}, _CLOSE_SECONDS)
+    with pytest.raises(client_lib.Closed):
+      client.open_stream()
+    del stream  # Which nobody else closed.
 
 
 def test_an_actor_may_come_first(caplog):
