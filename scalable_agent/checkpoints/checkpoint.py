@@ -63,31 +63,40 @@ class Checkpointer:
     self._save_counter = self._checkpoint.save_counter
     self._config_json = config_json
     self._keep = keep
-    self._saved_frames = None
+    # Frames and updates of what was last saved or restored.
+    self._saved = None
     # Those that could not be restored, as long as they have their names.
     self._damaged = []
 
   @property
   def newest_frames(self):
     """Environment frames of the checkpoint that was last saved or restored."""
-    return self._saved_frames or 0
+    return self._saved[0] if self._saved else 0
+
+  def _progress(self):
+    # Replay may be trained on several times before there are new frames.
+    return self._learner.frames, self._learner.steps
 
   def save(self):
-    """Saves what has changed since. Returns the newest path.
+    """Saves the learner, unless it has made no update since the last time.
+
+    A checkpoint of as many frames gives way to it.
+
+    Returns:
+      The newest path.
 
     Raises:
       tf.errors.OpError: It cannot be written; those before it stay.
       OSError: Likewise.
     """
-    frames = self._learner.frames
-    path = files.path_of(self._logdir, frames)
-    if frames != self._saved_frames:
+    path = files.path_of(self._logdir, self._learner.frames)
+    if self._progress() != self._saved:
       self._checkpoint.config.assign(self._config_json)
       self._save_counter.assign_add(1)
       with files.committing(path) as temporary:
         self._checkpoint.write(temporary)
         self._set_aside_damaged()
-      self._saved_frames = frames
+      self._saved = self._progress()
     # Even so: it may have failed the last time.
     files.keep_newest(self._logdir, self._keep)
     return path
@@ -146,7 +155,7 @@ class Checkpointer:
             path, errors.first_line(e))
         self._damaged.append(path)
         continue
-      self._saved_frames = self._learner.frames
+      self._saved = self._progress()
       return path
     if paths:
       names = ', '.join(map(os.path.basename, paths))
@@ -169,7 +178,7 @@ class Checkpointer:
     Raises:
       ConfigError: They cannot be.
     """
-    if self._saved_frames is not None:
+    if self._saved:
       config = json.loads(self._checkpoint.config.numpy())
       taken = config.get('warm_start')
       if taken and os.path.realpath(taken) == os.path.realpath(path):

@@ -424,6 +424,26 @@ def test_unchanged_state_is_not_saved_again(tmp_path):
   assert os.stat(path + '.index').st_mtime_ns == modified
 
 
+def test_updates_without_new_frames_are_saved(tmp_path):
+  """After a save and after a restore."""
+  first = _make_learner()
+  checkpointer = checkpoint.Checkpointer(str(tmp_path), first, '')
+  _step(first, _batch(0))
+  checkpointer.save()
+  second = _make_learner(seed=99)
+  other = checkpoint.Checkpointer(str(tmp_path), second, '')
+  for learner, its in (first, checkpointer), (second, other):
+    if its is other:
+      its.restore()
+    frames = learner.frames
+    _step(learner, _batch(1))
+    learner.num_environment_frames.assign(frames)
+    assert its.save().endswith('-80')
+    restored, _ = _restore(tmp_path)
+    _assert_equal(_state(restored), _state(learner))
+  assert second.steps == 3
+
+
 _VECTOR_LAYERS = {
     'torso/linear_0': (4, 64), 'torso/linear_1': (64, 64),
     'policy_logits': (68, 3), 'baseline': (68, 1)}
