@@ -114,7 +114,7 @@ class Connections:
 
   def _examine(self, descriptor):
     """Returns a `_Connection`; None if it is another's, or not connected."""
-    with socket.socket(fileno=os.dup(descriptor)) as s:
+    with _socket(descriptor) as s:
       if (s.family not in (socket.AF_INET, socket.AF_INET6) or
           s.type != socket.SOCK_STREAM or s.getsockname()[1] != self._port):
         return None
@@ -128,12 +128,26 @@ class Connections:
   def _shut(self, name):
     """Ends a connection; gRPC finds that, and frees what belongs to it."""
     with contextlib.suppress(OSError):
-      # A copy, since gRPC may close the descriptor at any time, and the next to
-      # open a file would get its number.
-      with socket.socket(
-          fileno=os.dup(self._connections[name].descriptor)) as s:
+      with _socket(self._connections[name].descriptor) as s:
         if f'socket:[{os.fstat(s.fileno()).st_ino}]' == name:
           s.shutdown(socket.SHUT_RDWR)
+
+
+def _socket(descriptor):
+  """Returns a `socket.socket` of a copy of a descriptor.
+
+  gRPC may close the descriptor at any time, and the next to open a file would
+  get its number.
+
+  Raises:
+    OSError: It has been closed, or is a file's by now.
+  """
+  copy = os.dup(descriptor)
+  try:
+    return socket.socket(fileno=copy)
+  except OSError:
+    os.close(copy)
+    raise
 
 
 def _address(host, port):

@@ -1,9 +1,11 @@
 import contextlib
+import os
 import socket
 import time
 
 import pytest
 
+from scalable_agent.files import open_files
 from scalable_agent.remote import connections as connections_lib
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -191,3 +193,15 @@ def test_without_a_descriptor_to_look_with_nothing_is_closed(
   time.sleep(.01)
   connections.check()
   assert not _is_open(client)
+
+
+def test_a_number_that_has_become_a_files_leaves_no_copy(server):
+  connections = _connections(server)
+  with open(os.devnull) as file:
+    before = open_files.count()
+    with pytest.raises(OSError):
+      connections._examine(file.fileno())
+    connections._connections['socket:[1]'] = connections_lib._Connection(
+        None, file.fileno())
+    connections._shut('socket:[1]')
+    assert open_files.count() == before
