@@ -112,7 +112,7 @@ class ActorServer:
     if self._policy_error:
       raise self._policy_error
     now = time.monotonic()
-    if self._service.num_sessions:
+    if self._service.num_jobs:
       self._waiting_since = now
     elif now - max(self._logged_time, self._waiting_since) >= _LOG_SECONDS:
       self._logged_time = now
@@ -121,7 +121,7 @@ class ActorServer:
 
   def are_expected(self):
     """Whether unrolls should be coming."""
-    return self._service.num_sessions > 0
+    return self._service.num_jobs > 0
 
   def publish(self, weights, version):
     """Offers the weights of update `version` to the actor jobs."""
@@ -135,7 +135,7 @@ class ActorServer:
 
   def gauges(self):
     """Returns a dict of values to log."""
-    values = dict(actor_jobs=self._service.num_sessions)
+    values = dict(actor_jobs=self._service.num_jobs)
     if self._policy:
       values['inference_latency_ms'] = 1e3 * self._latency.take()
     return values

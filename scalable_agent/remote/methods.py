@@ -1,6 +1,7 @@
 """The methods of a learner's service: what each of them checks and does."""
 
 import asyncio
+import collections
 import contextlib
 import functools
 import json
@@ -26,6 +27,14 @@ _MAX_ENVIRONMENTS = 4096
 _SESSION = re.compile('[0-9]{1,20}')
 # Numbers of environments to keep the layouts of.
 _MAX_LAYOUTS = 16
+
+Job = collections.namedtuple('Job', 'task levels')
+Job.__doc__ = """Who has a session; with inference at the learner, a pool of its.
+
+  task: Index of the actor job.
+  levels: int32, the level of each environment, with inference at the learner
+    alone: otherwise it is in every unroll.
+"""
 
 Refused, bad, is_int = calls_lib.Refused, calls_lib.bad, calls_lib.is_int
 
@@ -62,7 +71,7 @@ class Methods:
 
   Attributes:
     run: Names this life of the learner, a string.
-    sessions: A `sessions.Sessions`.
+    sessions: A `sessions.Sessions`, about `Job`s.
     snapshot: The newest `Snapshot`, None for none.
     is_done: Whether training is.
     is_closing: Whether the service is.
@@ -153,19 +162,19 @@ class Methods:
     refusal = self._refusal(request)
     if refusal:
       raise Refused(*refusal)
-    # Of an actor job that has the policy, the levels are in every unroll.
-    levels = np.array(
+    job = Job(request['task'], np.array(
         [self._level_indices[level] for level in request['levels']]
-        if self._make_actor else [], np.int32)
-    if not (is_ours and self.sessions.find_again(number, levels)):
-      number = self.sessions.add(levels)
+        if self._make_actor else [], np.int32))
+    if not (is_ours and self.sessions.find_again(number, job)):
+      number = self.sessions.add(job)
       if number is None:
         raise Refused(grpc.StatusCode.UNAVAILABLE,
                       'the learner has as many actor jobs as it can serve')
       self._unplayed -= set(request['levels'])
       logging.info(
-          'Actor %d has joined with %d environments, from %s%s',
-          request['task'], len(request['levels']), call.address,
+          '%s %d has joined with %d environments, from %s%s',
+          'A pool of actor' if self._make_actor else 'Actor',
+          job.task, len(request['levels']), call.address,
           f'; {len(self._unplayed)} of {len(self._levels)} levels have no '
           'environment yet' if self._unplayed else '')
     return json.dumps(dict(
@@ -338,11 +347,12 @@ class Methods:
         raise Refused(grpc.StatusCode.FAILED_PRECONDITION,
                       '--inference is "actor" at the learner')
       self._calls.join(call, session)
-      layouts = self.steps_layouts(len(session.about))
+      levels = session.about.levels
+      layouts = self.steps_layouts(len(levels))
       # An unfinished unroll of each environment.
       self._calls.add_bytes(
-          call, len(session.about) * self._unroll_layout.num_bytes)
-      actor = self._make_actor([self._levels[i] for i in session.about])
+          call, len(levels) * self._unroll_layout.num_bytes)
+      actor = self._make_actor([self._levels[i] for i in levels])
       yield functools.partial(self._act, session, actor, layouts)
 
   async def _act(self, session, actor, layouts, message):

@@ -93,9 +93,9 @@ class Service:
     return self._methods.run
 
   @property
-  def num_sessions(self):
+  def num_jobs(self):
     """Actor jobs heard of within the last minute."""
-    return len(self._methods.sessions.recent())
+    return len({s.about.task for s in self._methods.sessions.recent()})
 
   def finish(self):
     """From now on, tells everyone who asks that training is done."""

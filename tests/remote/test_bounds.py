@@ -202,7 +202,7 @@ def test_a_session_keeps_little_of_its_levels(acts, num_bytes):
   with remote_parts.Learner(**options) as learner:
     with remote_parts.Raw(learner.port) as raw:
       session = raw.hello(levels=['easy', 'hard'] * 250)
-      levels = learner.service._methods.sessions.find(session).about
+      levels = learner.service._methods.sessions.find(session).about.levels
       assert levels.nbytes == num_bytes and levels.tolist() == (
           [0, 1] * 250 if acts else [])
 

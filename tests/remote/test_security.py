@@ -115,7 +115,7 @@ def test_every_method_wants_the_token(method, metadata, guarded):
   code, details = outcome
   assert code == grpc.StatusCode.UNAUTHENTICATED
   assert '--auth_token_file' in details and _TOKEN.decode() not in details
-  assert guarded.service.num_sessions == 0
+  assert guarded.service.num_jobs == 0
 
 
 @pytest.mark.parametrize('method', remote_parts.METHODS)
@@ -202,7 +202,7 @@ def _stays_out(learner, security, caplog):
     client.close()
     with pytest.raises(client_lib.Closed):
       thread.result()
-  assert learner.service.num_sessions == 0
+  assert learner.service.num_jobs == 0
   return caplog.text
 
 
@@ -221,7 +221,7 @@ def _refusal(learner, security, **options):
     with remote_parts.client_of(
         learner, security=security, **options) as client:
       client.get_weights(-1)
-  assert learner.service.num_sessions == 0
+  assert learner.service.num_jobs == 0
   return str(e.value)
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import logging as python_logging
 import struct
 import threading
 import time
@@ -170,7 +171,7 @@ def test_200_actors_wait_at_once():
             i, clients[i].get_weights(-1)[1])])
 
       threads = [remote_parts.Thread(put, i) for i in range(200)]
-      remote_parts.wait_until(lambda: learner.service.num_sessions == 200)
+      remote_parts.wait_until(lambda: learner.service.num_jobs == 200)
       remote_parts.wait_until(
           lambda: sum(not t.is_alive() for t in threads) == 1)
       # Others are served meanwhile.
@@ -307,21 +308,31 @@ def test_a_forgotten_actor_says_hello_again(monkeypatch):
     assert len(learner.take(2)) == 2
 
 
+def test_pools_of_an_actor_job_count_as_one_job(caplog):
+  caplog.set_level(python_logging.INFO)
+  with remote_parts.Learner(make_actor=lambda levels: _Echo()) as learner:
+    with remote_parts.Raw(learner.port) as raw:
+      for task in 0, 0, 5:
+        raw.hello(task=task)
+      assert learner.service.num_jobs == 2
+  assert caplog.text.count('A pool of actor 0 has joined') == 2
+
+
 def test_presence(monkeypatch):
   monkeypatch.setattr(sessions_lib, '_RECENT_SECONDS', .2)
   with remote_parts.Learner(capacity=1) as learner:
     with remote_parts.Raw(learner.port) as raw:
       session = raw.hello()
-      assert learner.service.num_sessions == 1
-      remote_parts.wait_until(lambda: learner.service.num_sessions == 0)
+      assert learner.service.num_jobs == 1
+      remote_parts.wait_until(lambda: learner.service.num_jobs == 0)
       # Waiting for room is no absence.
       raw.unary('PutUnroll', remote_parts.put_message(session, 1))
       call = raw.future('PutUnroll', remote_parts.put_message(session, 2))
       time.sleep(.6)
-      assert learner.service.num_sessions == 1
+      assert learner.service.num_jobs == 1
       learner.drain(2)
       assert call.result() == b''
-      remote_parts.wait_until(lambda: learner.service.num_sessions == 0)
+      remote_parts.wait_until(lambda: learner.service.num_jobs == 0)
 
 
 @pytest.mark.parametrize('name, value', [
@@ -595,7 +606,7 @@ def test_bad_hellos(learner, raw, changes):
   code, details = raw.unary('Hello', remote_parts.hello_message(**changes))
   assert code in (_BAD, grpc.StatusCode.FAILED_PRECONDITION)
   assert details.isascii() and '\n' not in details and len(details) < 500
-  assert learner.service.num_sessions == 0
+  assert learner.service.num_jobs == 0
 
 
 @pytest.mark.parametrize('session', [
