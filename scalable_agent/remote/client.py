@@ -152,7 +152,7 @@ class LearnerClient:
   def put_episodes(self, episodes):
     """Reports finished episodes, a list of `Episode`s; it may be empty.
 
-    One thread may call this; raises as `put_unroll`.
+    One thread may call this; raises as `put_unrolls`.
     """
     values = [[e.level_name, float(e.episode_return), int(e.episode_frames)]
               for e in episodes]

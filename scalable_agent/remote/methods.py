@@ -64,7 +64,7 @@ class Snapshot:
 
 
 class Methods:
-  """Answers calls; all of it, but for acting, in the event loop's thread.
+  """Answers calls in the event loop's thread; others act and encode weights.
 
   Each method takes a `calls.Call` and gRPC's metadata, and returns a context
   manager, whose value is a coroutine function from a message to its answer.
