@@ -25,6 +25,9 @@ from scalable_agent.remote import security as security_lib
 # Length of the longest text, such as a Hello with the levels of many
 # environments.
 _MAX_TEXT_BYTES = 1 << 20
+# What gRPC may take of a call ahead of who reads it: the window that it opens
+# on a fast network.
+_WINDOW_BYTES = 4 << 20
 _MAX_CONNECTIONS = 8192
 # What the rest of the process may open.
 _FILES_FOR_OTHERS = 128
@@ -98,11 +101,12 @@ class Server:
     Raises:
       ServiceError: The address cannot be listened on.
     """
+    max_message_bytes = max(max_message_bytes, _MAX_TEXT_BYTES)
     # gRPC knows one limit, whatever the method. So each call may hold as much.
-    self._call_bytes = max(max_message_bytes, _MAX_TEXT_BYTES)
+    self._call_bytes = max_message_bytes + _WINDOW_BYTES
     try:
       self.port = self._run(self._start(
-          address, name, methods, security, check))
+          address, name, methods, max_message_bytes, security, check))
     except Exception as e:
       self._end_loop()
       if not isinstance(e, RuntimeError):
@@ -114,13 +118,14 @@ class Server:
   def _run(self, coroutine):
     return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
-  async def _start(self, address, name, methods, security, check):
+  async def _start(self, address, name, methods, max_message_bytes, security,
+                   check):
     """Starts to listen; returns the port."""
     max_connections = _max_connections(address)
     self._server = grpc.aio.server(
         interceptors=[security_lib.Authenticator(
             security.token, self._turn_away)],
-        options=(protocol.channel_options(self._call_bytes) +
+        options=(protocol.channel_options(max_message_bytes) +
                  protocol.server_options(max_connections)))
     self._server.add_generic_rpc_handlers([
         grpc.method_handlers_generic_handler(name, {

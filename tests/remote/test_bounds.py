@@ -373,7 +373,7 @@ def test_bytes_under_way_are_bounded(inference, method, monkeypatch):
         remote_parts.SPEC, options['max_environments'],
         remote_parts.NUM_ACTIONS).max_bytes
     assert largest > 8 << 20
-  room = 19 * largest // 2
+  room = 19 * (largest + (4 << 20)) // 2
   monkeypatch.setattr(server_lib, '_max_bytes', lambda share: room)
   monkeypatch.setattr(calls_lib, '_PATIENCE_SECONDS', .05)
   large = protocol.weights_layout({'w': np.zeros([1 << 20], np.float32)})
