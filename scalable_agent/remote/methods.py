@@ -29,7 +29,7 @@ _SESSION = re.compile('[0-9]{1,20}')
 _MAX_LAYOUTS = 16
 
 Job = collections.namedtuple('Job', 'task levels')
-Job.__doc__ = """Who has a session; with inference at the learner, a pool of its.
+Job.__doc__ = """Who has a session; a pool, with inference at the learner.
 
   task: Index of the actor job.
   levels: int32, the level of each environment, with inference at the learner

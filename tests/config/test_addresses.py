@@ -25,5 +25,6 @@ def test_split(address, expected):
     'unix:/tmp/s:80', 'host\n:80', 'localhost:²', 'a..b:80', '.a:80', '-a:80',
     'a.b..:80', f'{"a" * 64}:80'])
 def test_split_refuses(address):
-  with pytest.raises(config_lib.ConfigError, match='--replay_host: .*host:port'):
+  with pytest.raises(
+      config_lib.ConfigError, match='--replay_host: .*host:port'):
     addresses.split('replay_host', address)
