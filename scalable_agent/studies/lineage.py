@@ -74,7 +74,8 @@ def _draw_lanes(axis, records, frames, ancestors):
           arrowprops=dict(arrowstyle='->', color='C1', alpha=.7))
   axis.set_yticks(range(len(frames)))
   axis.set_ylabel('member')
-  axis.set_title('Copies of weights, from donor to member; blue: the way to the best')
+  axis.set_title(
+      'Copies of weights, from donor to member; blue: the way to the best')
 
 
 def _draw_parameter(axis, name, records, frames, ancestors):
