@@ -11,12 +11,12 @@ from scalable_agent.logs import recent
 _UNITS = (('G', 1e9), ('M', 1e6), ('k', 1e3))
 
 
-def short(number):
-  """Returns a number with three digits, as in 12.3k, and without idle zeros."""
+def short(number, num_digits=3):
+  """Returns a number with few digits, as in 12.3k, and without idle zeros."""
   unit, size = next((unit for unit in _UNITS if abs(number) >= unit[1]),
                     ('', 1.))
   value = number / size
-  digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+  digits = num_digits - 1 - (abs(value) >= 10) - (abs(value) >= 100)
   text = f'{value:.{digits}f}'
   return (text.rstrip('0').rstrip('.') if '.' in text else text) + unit
 

@@ -4,6 +4,7 @@ import collections
 import csv
 import io
 
+from scalable_agent.logs import messages
 from scalable_agent.results import scores as scores_lib
 
 Table = collections.namedtuple('Table', 'header rows')
@@ -42,16 +43,9 @@ def _count(number, noun):
   return f'{number} {noun}' + ('' if number == 1 else 's')
 
 
-def _short(frames):
-  for unit, letter in ((1e6, 'M'), (1e3, 'k')):
-    if frames >= unit:
-      return f'{frames / unit:,.4g}{letter}'
-  return str(frames)
-
-
 def frames_text(frames):
   """Frames as a person reads them; None are unknown."""
-  return f'{"?" if frames is None else _short(frames)} frames'
+  return f'{"?" if frames is None else messages.short(frames, 4)} frames'
 
 
 def origin(score):
@@ -66,9 +60,9 @@ def origin(score):
   parts.append(scores_lib.seeds_text(score.runs, score.seeds))
   frames = frames_text(score.frames)
   if score.total_frames and (score.frames or 0) < score.total_frames:
-    frames += f' of {_short(score.total_frames)}'
+    frames += f' of {messages.short(score.total_frames, 4)}'
     if score.frames < score.trained_frames < score.total_frames:
-      frames += f', trained to {_short(score.trained_frames)}'
+      frames += f', trained to {messages.short(score.trained_frames, 4)}'
   if not score.is_finished:
     frames += ', unfinished'
   return ', '.join(parts + [frames])

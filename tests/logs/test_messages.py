@@ -39,6 +39,13 @@ def test_numbers_have_three_digits(number, expected):
   assert messages.short(number) == expected
 
 
+@pytest.mark.parametrize('number, expected', [
+    (2, '2'), (1440, '1.44k'), (12_345_678, '12.35M'), (182_449, '182.4k'),
+    (1e9, '1G'), (float('inf'), 'infG')])
+def test_numbers_have_four_digits_where_asked(number, expected):
+  assert messages.short(number, 4) == expected
+
+
 @pytest.mark.parametrize('seconds, expected', [
     (-5, '0s'), (0, '0s'), (59.9, '59s'), (60, '1m00s'), (3599, '59m59s'),
     (3600, '1h00m'), (86399, '23h59m'), (86400, '1d00h'), (1e7, '115d17h')])
