@@ -157,7 +157,7 @@ def _read_history(starts):
     config_lib.ConfigError: It is another population's.
   """
   history = evolution.History(os.path.join(FLAGS.logdir, _HISTORY_FILE))
-  records = [evolution.Record(i, 0, None, None, None, None, parameters)
+  records = [evolution.start(i, parameters)
              for i, parameters in enumerate(starts)]
   if not history.records:
     history.add(*records)

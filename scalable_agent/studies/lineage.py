@@ -33,11 +33,11 @@ def ancestry(records, member, frames):
   end = frames
   for i in range(len(records) - 1, -1, -1):
     record = records[i]
-    if (record.member != member or record.donor_frames is None or
+    if (record.member != member or record.donor is None or
         record.frames >= end):
       continue
     segments.append(Segment(member, record.frames, end))
-    member, end = record.drawn, record.donor_frames
+    member, end = record.donor, record.donor_frames
   segments.append(Segment(member, 0, end))
   return segments[::-1]
 
@@ -67,10 +67,10 @@ def _draw_lanes(axis, records, frames, ancestors):
     axis.plot([segment.start, segment.end], [segment.member] * 2,
               color='C0', linewidth=2)
   for record in records:
-    if record.donor_frames is not None:
+    if record.donor is not None:
       axis.annotate(
           '', (record.frames, record.member),
-          (record.donor_frames, record.drawn),
+          (record.donor_frames, record.donor),
           arrowprops=dict(arrowstyle='->', color='C1', alpha=.7))
   axis.set_yticks(range(len(frames)))
   axis.set_ylabel('member')

@@ -28,7 +28,8 @@ PERTURB_PROBABILITY = .33
 PERTURB_FACTOR = 1.2
 
 Record = collections.namedtuple(
-    'Record', 'member frames score drawn drawn_score donor_frames parameters')
+    'Record', 'member frames score drawn drawn_score donor donor_frames '
+    'parameters')
 Record.__doc__ = """An evolution of a member, or its start. A line of the file.
 
   member: Its index.
@@ -36,10 +37,15 @@ Record.__doc__ = """An evolution of a member, or its start. A line of the file.
   score: Its score in percent, None at its start.
   drawn: The index of the member it was compared with, None at its start.
   drawn_score: That one's score, None if it had none.
-  donor_frames: Environment frames of the weights that were copied from there,
-    None if none were.
+  donor: `drawn` if the member took over its weights, else None.
+  donor_frames: Environment frames of those weights, None if there are none.
   parameters: A dict of name to value that the member has from here on.
 """
+
+
+def start(member, parameters):
+  """Returns the `Record` of a member's start; see there for both."""
+  return Record(member, 0, None, None, None, None, None, parameters)
 
 
 def is_ready(frames, num_episodes, burn_in_frames, episodes):
@@ -145,11 +151,15 @@ class History:
   def last_copy_frames(self, member):
     """Returns the member's frames when it last got weights; 0 if never."""
     return max((record.frames for record in self.of(member)
-                if record.donor_frames is not None), default=0)
+                if record.donor is not None), default=0)
 
 
 def _parse(line):
-  record = Record(**json.loads(line))
+  fields = dict(json.loads(line))
+  # Earlier versions wrote no donor.
+  was_copied = fields.get('donor_frames') is not None
+  fields.setdefault('donor', fields.get('drawn') if was_copied else None)
+  record = Record(**fields)
   if not (isinstance(record.member, int) and record.member >= 0 and
           log_lines.is_frames(record.frames) and
           isinstance(record.parameters, dict)):

@@ -124,7 +124,7 @@ class Member:
       self._evolve(frames)
     record = self._history.last(self.index)
     settings = dict(record.parameters)
-    if record.donor_frames is not None and frames <= record.frames:
+    if record.donor is not None and frames <= record.frames:
       settings['warm_start'] = checkpoint_files.path_of(
           self._copy_directory(record.frames), record.donor_frames)
     # A process that was killed has logged more than it has saved.
@@ -138,18 +138,19 @@ class Member:
         population.seed, self.index, len(history.of(self.index)))
     score = self.score()
     drawn = evolution.draw_other(self.index, len(population.members), rng)
-    donor = population.members[drawn]
-    drawn_score = donor.score()
-    donor_frames, source = None, self.index
+    other = population.members[drawn]
+    drawn_score = other.score()
+    donor = donor_frames = None
     if evolution.is_better(score, drawn_score):
       shutil.rmtree(self._copies, ignore_errors=True)
-      donor_frames = donor.copy_weights(self._copy_directory(frames))
-      source = drawn
+      donor = drawn
+      donor_frames = other.copy_weights(self._copy_directory(frames))
+    source = self.index if donor is None else donor
     adapted = {
         name: value for name, value in history.last(source).parameters.items()
         if name in population.adapt}
     history.add(evolution.Record(
-        self.index, frames, score, drawn, drawn_score, donor_frames,
+        self.index, frames, score, drawn, drawn_score, donor, donor_frames,
         dict(history.last(self.index).parameters,
              **evolution.perturb(adapted, rng))))
 

@@ -11,15 +11,16 @@ from scalable_agent.sweeps import evolution
 from tests.studies import trial_runs
 
 
-def _record(member, frames, drawn=None, donor_frames=None, rate=1.):
-  return evolution.Record(member, frames, 1., drawn, 2., donor_frames,
+def _record(member, frames, donor=None, donor_frames=None, rate=1., drawn=None):
+  drawn = donor if drawn is None else drawn
+  return evolution.Record(member, frames, 1., drawn, 2., donor, donor_frames,
                           dict(learning_rate=rate))
 
 
 # 2 copies 1, which then copies 0; 2 has what 1 was before.
 _RECORDS = [_record(0, 0), _record(1, 0), _record(2, 0),
             _record(2, 100, 1, 90), _record(1, 120, 0, 110),
-            _record(0, 130, 2), _record(2, 300, 1, 250, rate=2.)]
+            _record(0, 130, drawn=2), _record(2, 300, 1, 250, rate=2.)]
 
 
 @pytest.mark.parametrize('member, frames, expected', [

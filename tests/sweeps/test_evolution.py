@@ -57,9 +57,9 @@ def test_a_third_of_the_parameters_is_changed_without_drift():
   assert np.all(np.abs(correlations - np.eye(3)) < 4 / np.sqrt(num))
 
 
-def _record(member=0, frames=0, donor_frames=None, **changes):
-  return evolution.Record(member, frames, None, None, None, donor_frames,
-                          _PARAMETERS)._replace(**changes)
+def _record(member=0, frames=0, **changes):
+  return evolution.start(member, _PARAMETERS)._replace(
+      frames=frames, **changes)
 
 
 def test_history_is_kept(tmp_path):
@@ -67,7 +67,8 @@ def test_history_is_kept(tmp_path):
   history = evolution.History(path)
   assert not history.records and not path.exists()
   history.add(_record(), _record(1))
-  history.add(_record(1, 100, 80, score=1.5, drawn=0, drawn_score=7.))
+  history.add(_record(1, 100, score=1.5, drawn=0, drawn_score=7., donor=0,
+                      donor_frames=80))
   history.add(_record(1, 200, score=1., drawn=0))
   again = evolution.History(path)
   assert again.records == history.records
@@ -75,6 +76,18 @@ def test_history_is_kept(tmp_path):
   assert again.last(1).frames == 200 and again.last_copy_frames(1) == 100
   assert again.last(0).frames == 0 and again.last_copy_frames(0) == 0
   assert json.loads(path.read_text().splitlines()[2])['drawn_score'] == 7.
+
+
+def test_a_file_of_an_earlier_version_names_no_donor(tmp_path):
+  path = tmp_path / 'evolution.jsonl'
+  records = [_record(0), _record(0, 60, drawn=2),
+             _record(0, 90, drawn=2, donor=2, donor_frames=80)]
+  for record in records:
+    fields = record._asdict()
+    del fields['donor']
+    with open(path, 'a') as f:
+      f.write(json.dumps(fields) + '\n')
+  assert evolution.History(path).records == records
 
 
 def test_what_cannot_be_written_has_not_happened(tmp_path):

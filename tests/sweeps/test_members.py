@@ -30,8 +30,7 @@ def _make(directory, skills, total=400, secs_per_episode=.005, burn_in=0,
   history = evolution.History(os.path.join(directory, 'evolution.jsonl'))
   if not history.records:
     history.add(*[
-        evolution.Record(i, 0, None, None, None, None,
-                         dict(cost=float(i + 1), rate=float(i + 1)))
+        evolution.start(i, dict(cost=float(i + 1), rate=float(i + 1)))
         for i in range(len(skills))])
   population = members_lib.Population(
       history, lambda episodes: episodes[-1].episode_return, burn_in,
@@ -107,7 +106,7 @@ def test_the_weights_and_parameters_of_the_better_are_copied_once(ready):
   (first,) = [record for record in records if record.frames == 60 and
               record.member == 0]
   assert (first.score, first.drawn, first.drawn_score) == (1., 1, 50.)
-  assert first.donor_frames >= 60
+  assert first.donor == 1 and first.donor_frames >= 60
   # It has its own rate, which does not evolve, and the donor's cost, or that
   # changed by the factor.
   assert first.parameters['rate'] == 1.
@@ -119,7 +118,8 @@ def test_the_weights_and_parameters_of_the_better_are_copied_once(ready):
   assert _weights(ready, 0)[1]['skill'] == 50.
   (second,) = [record for record in records if record.frames and
                record.member == 1]
-  assert second.donor_frames is None and second.score == 50.
+  assert second.donor is None and second.donor_frames is None
+  assert second.drawn == 0 and second.score == 50.
 
 
 def test_killed_between_copy_and_save_it_copies_once(ready):
@@ -170,7 +170,7 @@ def test_nothing_is_copied_of_weights_that_are_not_saved(ready):
   donor = population.members[1]
   assert donor.score() == 50.
   population.history.add(
-      evolution.Record(1, 60, 50., 0, 70., 60, dict(cost=1.)))
+      evolution.Record(1, 60, 50., 0, 70., 0, 60, dict(cost=1.)))
   with open(ready / '1' / 'episodes.csv', 'a') as f:
     f.write('70,level,80,10\n' * _EPISODES)
   assert donor.score() is None
