@@ -7,6 +7,7 @@ sweep counts once, by its best and its mean agent.
 """
 
 import collections
+import itertools
 import os
 
 import numpy as np
@@ -32,7 +33,8 @@ Sweep.__doc__ = """What the agents of a sweep have come to.
   seed: The least of their seeds.
   agents: How many there are.
   best, mean: float64 [_POINTS], of the agents' smoothed returns at each point
-    the greatest, and the mean. NaN where no agent has ended an episode yet.
+    the greatest, and the mean. NaN where no agent has ended an episode yet, and
+    where one has not so many frames.
   frames: float64 [_POINTS], environment frames of an agent at each point.
 """
 
@@ -151,18 +153,25 @@ def _name_all(conditions, differing, usual):
 def _read(agents):
   """Returns the `Sweep` of a list of `Outcome`s."""
   by_point = np.array(list(map(_curve, agents))).T
-  total = max(outcome.total_frames or outcome.frames for outcome in agents)
+  frames = np.array(list(map(_frames, agents)))
+  reached = np.array([[outcome.frames] for outcome in agents])
+  by_point[np.any(frames > reached, axis=0)] = np.nan
   return Sweep(
       min(outcome.seed for outcome in agents), len(agents),
       np.array([_of_known(np.max, returns) for returns in by_point]),
       np.array([_of_known(np.mean, returns) for returns in by_point]),
-      total * np.arange(1, _POINTS + 1) / _POINTS)
+      np.max(frames, axis=0))
+
+
+def _frames(outcome):
+  """The frames that an agent has, or is to have, at each point."""
+  return (outcome.total_frames or outcome.frames) * np.arange(
+      1, _POINTS + 1) / _POINTS
 
 
 def _curve(outcome):
   """The smoothed return of an agent at each point, float64 [_POINTS]."""
-  ends = (outcome.total_frames or outcome.frames) * np.arange(
-      _POINTS + 1) / _POINTS
+  ends = [0, *_frames(outcome)]
   values = np.array([
       np.nan if value is None else value for value in (
           outcomes_lib.mean_return(outcome.level, outcome.episodes, start, end)
@@ -193,8 +202,8 @@ def table(sweeps_by_name):
   rows = []
   for name, sweeps in sweeps_by_name.items():
     row = [name, str(len(sweeps)), _range([sweep.agents for sweep in sweeps]),
-           _range([sweep.frames[-1] for sweep in sweeps]),
-           _range([sweep.agents * sweep.frames[-1] for sweep in sweeps])]
+           _range([_known_frames(sweep) for sweep in sweeps]),
+           _range([sweep.agents * _known_frames(sweep) for sweep in sweeps])]
     for statistic in (_best_at_end, _best_on_the_way, _mean_at_end):
       values = list(_by_seed(sweeps, statistic).values())
       row += [study_tables.number(np.mean(values) if values else None),
@@ -209,11 +218,24 @@ def differences(sweeps_by_name):
   Args:
     sweeps_by_name: Of `Conditions`.
   """
-  names = list(sweeps_by_name)
   return study_tables.difference_table(_UNITS, [
-      [a, b, *study_tables.difference(*(
-          _by_seed(sweeps_by_name[name], _best_on_the_way) for name in (a, b)))]
-      for i, a in enumerate(names) for b in names[i + 1:]])
+      [a, b, *study_tables.difference(*_best_where_both_are_known(
+          sweeps_by_name[a], sweeps_by_name[b]))]
+      for a, b in itertools.combinations(sweeps_by_name, 2)])
+
+
+def _best_where_both_are_known(first, second):
+  """Returns two dicts of seed to the best agent's mean over the same points.
+
+  Otherwise one whose first episodes end late would lack its worst points.
+  """
+  found = {}, {}
+  for one, other in itertools.product(first, second):
+    is_known = ~np.isnan(one.best + other.best)
+    if one.seed == other.seed and np.any(is_known):
+      for returns, sweep in zip(found, (one, other)):
+        returns[one.seed] = float(np.mean(sweep.best[is_known]))
+  return found
 
 
 def draw(level, sweeps_by_name):
@@ -238,6 +260,10 @@ def draw(level, sweeps_by_name):
 def _by_seed(sweeps, statistic):
   return {sweep.seed: statistic(sweep) for sweep in sweeps
           if not np.isnan(statistic(sweep))}
+
+
+def _known_frames(sweep):
+  return np.max(sweep.frames[~np.isnan(sweep.best)], initial=0)
 
 
 def _best_at_end(sweep):

@@ -26,9 +26,12 @@ _HOW_FINAL = (
     'capped human-normalised score of these.')
 _HOW_SURE = (
     'Intervals are 95 % intervals of a mean by the studentised bootstrap. '
-    'Fewer than four units have none. Differences are paired; "cannot be told" '
-    'marks those without an interval, or with 0 in it. Pairs and intervals are '
-    'of samples, or of seeds where nothing is drawn.')
+    'Fewer than four units have none; that of equal values has no width, and '
+    'says nothing of others that are rare. Differences are paired; "cannot be '
+    'told" marks those without an interval, or with 0 in it. Where pairs are '
+    'equal, the interval is too narrow: then a difference is told only if a '
+    'test of the signs tells it too (p = .05). Pairs and intervals are of '
+    'samples, or of seeds where nothing is drawn.')
 _HOW_BEST = (
     'The mean of the three samples with the best final returns, as the paper '
     'has it. The best of many flatters what varies most, so there is no '
@@ -39,14 +42,17 @@ _HOW_STABLE = (
     'their mean. A drawn sample counts by its mean over the hyperparameters '
     'that were chosen.')
 _HOW_LAGGED = (
-    'Bars are intervals over seeds. "Best" takes, for each half of the seeds, '
-    'the hyperparameters that are the best with the other half at this point.')
+    'Bars are intervals over seeds. Of several hyperparameters, every second '
+    'seed chooses at each point those that are the best with it, and what is '
+    'shown is what the other seeds have got with these.')
 _HOW_SWEPT = (
     'The agents of a sweep may share replay, or copy each other, and are not '
     'independent then: a sweep counts once. Returns are means over a twentieth '
     'of the frames, and smoothed over three of these. "Best" is the best agent '
-    'at each point, "on the way" the mean over all points, which is what '
-    'conditions are compared by. Pairs are of sweeps with the same seed.')
+    'at each point, "on the way" the mean over all points that are known, which '
+    'is what conditions are compared by. Pairs are of sweeps with the same '
+    'seed, at the points that are known of both. A point is unknown before the '
+    'first episodes, and from where an agent of the sweep has no more frames.')
 
 
 def _missing(outcomes):
@@ -181,8 +187,8 @@ def _lag(level, outcomes):
         f'{"; ".join(missing)}. Give the sweep more --seeds, or use '
         '--study=stability, which takes the mean over all samples.'))
   blocks += [
-      lag_lib.table(lines, None),
-      lag_lib.differences(lines, None),
+      lag_lib.table(lines),
+      lag_lib.differences(lines),
       document.Picture(f'{level} lag', lag_lib.draw(
           ', '.join(filter(None, [level, best])), lines, None))]
   if 1 < len(samples) <= _MAX_PICTURED_SAMPLES:

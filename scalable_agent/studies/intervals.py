@@ -1,4 +1,6 @@
-"""Confidence intervals of means."""
+"""Confidence intervals of means, and a test of signs."""
+
+import itertools
 
 import numpy as np
 
@@ -11,6 +13,10 @@ _MIN_UNITS = 4
 _MIN_SHARE_OF_ERROR = 0.25
 # An end that is nearer to 0, as a share of the largest value, is 0.
 _ROUNDING = 1e-12
+# All ways to give signs to so many are tried, of more a part.
+_MAX_SIGNED = 12
+_SIGNINGS = 10_000
+_LEVEL = .05
 
 
 def of_mean(values):
@@ -26,9 +32,9 @@ def of_mean(values):
 
   Returns:
     A pair of floats; None for fewer than four units. The same values have the
-    same interval.
+    same interval, in whatever order.
   """
-  values = np.asarray(values, np.float64)
+  values = np.sort(np.asarray(values, np.float64))
   if len(values) < _MIN_UNITS:
     return None
   mean, error = np.mean(values), _standard_error(values)
@@ -43,6 +49,43 @@ def of_mean(values):
   ends = np.array([mean - high * error, mean - low * error])
   ends[np.abs(ends) < _ROUNDING * np.max(np.abs(values))] = 0.
   return tuple(ends.tolist())
+
+
+def has_equal_pairs(differences):
+  """Whether a difference of a pair is 0, but for rounding.
+
+  Args:
+    differences: float64 [n], one of each pair.
+  """
+  return bool(np.any(_is_zero(differences)))
+
+
+def do_signs_tell(differences):
+  """Whether it is luck in 5 % of cases at most that a mean is so far from 0.
+
+  Where nothing distinguishes the two of a pair, each difference is as likely
+  as its negative. The mean is compared with those of all ways to give signs to
+  the differences (Efron and Tibshirani, chapter 15). Pairs of equals count for
+  nothing, where the bootstrap takes each for one more unit without spread.
+
+  Args:
+    differences: float64 [n], one of each pair.
+  """
+  differences = np.sort(np.asarray(differences, np.float64))
+  differences = differences[~_is_zero(differences)]
+  if len(differences) <= _MAX_SIGNED:
+    signs = np.array(list(itertools.product((1, -1), repeat=len(differences))))
+  else:
+    signs = np.random.default_rng(0).choice(
+        (1, -1), [_SIGNINGS, len(differences)])
+  sums = np.abs(signs @ differences)
+  found = np.abs(np.sum(differences)) * (1 - _ROUNDING)
+  return bool(np.mean(sums >= found) <= _LEVEL)
+
+
+def _is_zero(differences):
+  size = np.abs(differences)
+  return size <= _ROUNDING * np.max(size, initial=0.)
 
 
 def _standard_error(values):

@@ -29,7 +29,7 @@ def by_lag(variants):
   for variant, samples in variants.items():
     lags = [dict(alternative)[_LAG] for alternative in variant
             if _LAG in dict(alternative)]
-    if not lags:
+    if not lags or not isinstance(lags[0], int):
       raise ValueError(
           f'--study=lag needs runs whose sweep varies {_LAG}; those of '
           f'"{outcomes_lib.describe(variant)}" do not.')
@@ -49,9 +49,10 @@ def samples_of(variants):
 def choose(samples, sample):
   """Returns final returns of one sample, or of the best.
 
-  The best is chosen for every second seed by the seeds between them, and for
-  these by the others, so that what is shown is not the luck that made it the
-  best. That takes two seeds of the same samples, see `selection.complete`.
+  Every second seed chooses the best, and the seeds between them are what is
+  shown: the luck that made it the best is not theirs. If both halves were
+  shown, each chosen by the other, they would depend on each other. It takes two
+  seeds of the same samples, see `selection.complete`.
 
   Args:
     samples: A dict of sample to a dict of seed to `Outcome`.
@@ -69,13 +70,9 @@ def choose(samples, sample):
   shared = sorted(set().union(*kept.values()))
   if len(shared) < 2:
     return {}
-  halves = shared[::2], shared[1::2]
-  found = {}
-  for half, other in zip(halves, halves[::-1]):
-    best = max(kept.values(), key=lambda seeds, by=other: (
-        selection.mean_final(seeds[seed] for seed in by)))
-    found.update((seed, best[seed].final) for seed in half)
-  return found
+  best = max(kept.values(), key=lambda seeds: selection.mean_final(
+      seeds[seed] for seed in shared[::2]))
+  return {seed: best[seed].final for seed in shared[1::2]}
 
 
 def without_best(lines):
@@ -113,19 +110,18 @@ def draw(title, lines, sample):
   return pictures.against_lag(title, by_name)
 
 
-def table(lines, sample):
-  """Mean final returns, with their intervals over seeds, a `tables.Table`.
+def table(lines):
+  """Mean final returns of the best samples, with intervals, a `tables.Table`.
 
   Args:
     lines: Of `by_lag`.
-    sample: As in `draw`.
   """
   lags = sorted({lag for found in lines.values() for lag in found})
   rows = []
   for lag in lags:
     row = [str(lag)]
     for found in lines.values():
-      values = list(choose(found.get(lag, {}), sample).values())
+      values = list(choose(found.get(lag, {}), None).values())
       row.append(_cell(values) if values else tables.MISSING)
     rows.append(row)
   return tables.Table(
@@ -138,14 +134,14 @@ def _cell(values):
           f'({study_tables.interval_text(interval)}, {len(values)} seeds)')
 
 
-def differences(lines, sample):
-  """Compares variants at each lag, paired by seed, a `tables.Table`."""
+def differences(lines):
+  """Compares best samples at each lag, paired by seed, a `tables.Table`."""
   rows = []
   for lag in sorted({lag for lags in lines.values() for lag in lags}):
     for a, b in study_tables.neighbours(lines):
       rows.append([
           _at(a, lag), outcomes_lib.describe(b),
           *study_tables.difference(*(
-              choose(lines[variant].get(lag, {}), sample)
+              choose(lines[variant].get(lag, {}), None)
               for variant in (a, b)))])
   return study_tables.difference_table('seeds', rows)

@@ -28,9 +28,11 @@ def interval_text(interval):
   return f'{number(interval[0])} to {number(interval[1])}'
 
 
-def verdict(interval):
-  """Says what an interval of a difference tells."""
-  if interval is None or interval[0] <= 0 <= interval[1]:
+def _verdict(paired, interval):
+  """Says what the differences of pairs tell, with the interval of their mean."""
+  if interval is None or interval[0] <= 0 <= interval[1] or (
+      intervals.has_equal_pairs(paired) and
+      not intervals.do_signs_tell(paired)):
     return 'cannot be told'
   return 'higher' if interval[0] > 0 else 'lower'
 
@@ -173,8 +175,7 @@ def difference(first, second):
   """
   paired = [value - second[key] for key, value in first.items()
             if key in second]
-  if not paired:
-    return ['0', tables.MISSING, tables.MISSING, verdict(None)]
   interval = intervals.of_mean(paired)
-  return [str(len(paired)), number(float(np.mean(paired))),
-          interval_text(interval), verdict(interval)]
+  mean = float(np.mean(paired)) if paired else None
+  return [str(len(paired)), number(mean), interval_text(interval),
+          _verdict(paired, interval)]

@@ -85,6 +85,45 @@ def test_an_agent_that_ends_no_episode_is_as_it_was(tmp_path):
   assert sweep.best[-1] == pytest.approx(7 / 3)
 
 
+def test_points_that_a_sweep_has_not_reached_are_unknown(tmp_path):
+  trial_runs.write(tmp_path, 'sweep/a', [9.] * 20, total=2000)
+  trial_runs.write(tmp_path, 'sweep/b', [1.] * 20, total=2000, seed=2)
+  path = tmp_path / 'sweep' / 'b' / 'episodes.csv'
+  # As after 1500 of its frames; agents of one sweep that help each other.
+  path.write_text('\n'.join(path.read_text().splitlines()[:16]) + '\n')
+  for name in 'a', 'b':
+    path = tmp_path / 'sweep' / name / 'sweep.json'
+    path.write_text('{"variant": [{"population": 2}], "sample": {}}')
+  ((sweep,),) = best_of_sweep.by_condition(
+      _read(tmp_path / 'sweep')).sweeps.values()
+  np.testing.assert_array_equal(np.isnan(sweep.best), [False] * 15 + [True] * 5)
+  np.testing.assert_array_equal(np.isnan(sweep.mean), np.isnan(sweep.best))
+  table = best_of_sweep.table({'name': [sweep]})
+  found = dict(zip(table.header, table.rows[0]))
+  assert found['frames of an agent'] == '1,500'
+  assert found['frames of all'] == '3,000'
+  assert found['best agent at the end'] == tables.MISSING
+  assert found['best agent on the way'] == '9'
+
+
+def test_sweeps_are_compared_where_both_are_known(tmp_path):
+  """The one whose first episodes end late is no better for it."""
+  for seed in range(1, 6):
+    returns = np.arange(20.) + seed
+    _write_sweep(tmp_path, f'own_{seed}', [returns], seed, _OWN)
+    _write_sweep(tmp_path, f'shared_{seed}', [returns], seed, _SHARED)
+    # Its curve at a point is smoothed over the two before.
+    path = tmp_path / f'shared_{seed}' / f'0.1_{seed}' / 'episodes.csv'
+    lines = path.read_text().splitlines()
+    path.write_text('\n'.join(lines[:1] + lines[11:]) + '\n')
+  sweeps = best_of_sweep.by_condition(
+      _read(*sorted(tmp_path.iterdir()))).sweeps
+  (row,) = best_of_sweep.differences(sweeps).rows
+  assert row[:3] == ['shares_replay=False', 'shares_replay=True', '5']
+  # The first two points of ten lack what they are smoothed with.
+  assert float(row[3]) == pytest.approx(-(1. + .5) / 10)
+
+
 def test_conditions_are_what_differs_but_for_hyperparameters(tmp_path):
   """And from what most of them have."""
   for seed in 1, 2:

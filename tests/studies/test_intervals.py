@@ -1,5 +1,7 @@
 """Intervals of means, against what is known of them."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -46,7 +48,39 @@ def test_what_all_have_has_no_error():
 
 def test_the_same_values_have_the_same_interval():
   values = [1., 5., 2., 8., 3.]
-  assert intervals.of_mean(values) == intervals.of_mean(values)
+  for other in itertools.permutations(values):
+    assert intervals.of_mean(other) == intervals.of_mean(values)
+
+
+@pytest.mark.parametrize('differences, tells', [
+    ([1.] * 5, False),  # 2 of 32 ways.
+    ([1.] * 6, True),  # 2 of 64.
+    ([1.] * 6 + [0.] * 90, True),
+    ([-3.] * 6, True),
+    ([1.] * 7 + [-1.], False),  # 18 of 256.
+    ([1.] * 8 + [-1.], True),  # 20 of 512.
+    ([0.] * 9, False), ([], False),
+    ([1.] * 18 + [-1.] * 6, True),  # 2.3 % of ways; drawn, not all.
+    ([1.] * 16 + [-1.] * 8, False)])  # 15 %.
+def test_signs_tell_what_all_ways_to_give_them_say(differences, tells):
+  assert intervals.do_signs_tell(differences) == tells
+
+
+@pytest.mark.parametrize('share', [1 / 6, 1 / 4, 1 / 2])
+def test_signs_tell_equals_apart_in_one_of_20_at_most(share):
+  rng = np.random.default_rng(0)
+  told, count = 0, 400
+  for _ in range(count):
+    size = rng.uniform(50, 400, 24) * (rng.random(24) < share)
+    told += intervals.do_signs_tell(size * rng.choice((-1, 1), 24))
+  assert told / count < .08
+
+
+def test_pairs_are_equal_but_for_rounding():
+  assert intervals.has_equal_pairs([1., 1e-14])
+  assert intervals.has_equal_pairs([0.])
+  assert not intervals.has_equal_pairs([1., 1e-9])
+  assert not intervals.has_equal_pairs([])
 
 
 @pytest.mark.parametrize('values', [[], [1.], [1., 2., 3.]])
