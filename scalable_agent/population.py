@@ -69,9 +69,6 @@ _HISTORY_FILE, _PICTURE_FILE = 'evolution.jsonl', 'lineage.png'
 _LOCK_FILE = 'population.lock'
 # What the population sets itself, for each member.
 _OWN = ('logdir', 'seed', 'warm_start')
-# From one member's seed to the next, so that populations whose seeds follow
-# each other have no two members of one seed.
-_SEED_STEP = 1000
 # A parameter may change so often in the same direction.
 _MANY_CHANGES = 100
 
@@ -194,7 +191,7 @@ def _make_population(starts, score):
   for i, start in enumerate(starts):
     logdir = os.path.join(FLAGS.logdir, f'{i:02d}')
     own = dict(_schedule(), logdir=logdir,
-               seed=FLAGS.seed + i * _SEED_STEP, **shared)
+               seed=FLAGS.seed + i * trials.SEED_STEP, **shared)
     config = experiment.config_of_trial(
         dict(own, **history.last(i).parameters), {*start, 'warm_start'})
     configs.append(config)

@@ -89,9 +89,12 @@ def make_trials():
     raise config_lib.ConfigError(
         'Nothing varies. Give --vary, --variant, --samples or --seeds.')
   seeds = range(FLAGS.seed, FLAGS.seed + FLAGS.seeds)
-  return grid.combine(
+  trials = grid.combine(
       factors, samples_lib.draw(ranges, FLAGS.samples, FLAGS.sample_seed),
       seeds)
+  if _shares_replay():
+    trials = trials_lib.with_own_seeds(trials, FLAGS.seed)
+  return trials
 
 
 def _shares_replay():
@@ -148,6 +151,10 @@ def _check_shares(trials, runs, configs):
     ConfigError: They cannot.
   """
   shared_replay.check_alike(configs)
+  if FLAGS.seeds:
+    raise config_lib.ConfigError(
+        f'--seeds={FLAGS.seeds} cannot work with --share_replay: '
+        f'{shared_replay.NOT_INDEPENDENT}')
   shared_replay.check_one_condition(trials)
   left = sum(run.state != 'done' for run in runs)
   if left > FLAGS.parallel:

@@ -111,6 +111,28 @@ def test_the_replay_job_and_the_runs_share_the_memory(tmp_path, monkeypatch):
   assert all('--memory_gb=1.000000' in command for command in commands)
 
 
+def test_runs_that_share_replay_have_seeds_of_their_own(tmp_path, monkeypatch):
+  """Or they would begin as copies of each other, in the same environments."""
+  found = []
+
+  def finish(runs, *unused_args, **unused_hooks):
+    for run in runs:
+      os.makedirs(run.logdir, exist_ok=True)
+      found.append((run.name, [
+          argument for argument in run._prepare()
+          if argument.startswith('--seed=')][-1]))
+
+  monkeypatch.setattr(sweep.program, 'finish', finish)
+  arguments = (tmp_path, _RATES, *_SHARED, '--parallel=2', '--seed=7')
+  _main(*arguments)
+  expected = [('learning_rate=0.001', '--seed=7'),
+              ('learning_rate=0.002', '--seed=1007')]
+  assert found == expected
+  found.clear()
+  _main(*arguments, '--only=learning_rate=0.002')
+  assert found == expected[1:]
+
+
 def test_runs_share_the_memory_out_unless_the_user_does(tmp_path, monkeypatch):
   """No more of them than go at the same time, and no less than all of it."""
   monkeypatch.setattr(
@@ -237,6 +259,8 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
     ((_RATES, *_SHARED), '--parallel=1 cannot work: with --share_replay'),
     ((_RATES, *_SHARED, '--parallel=2', '--slurm=print'),
      '--slurm=print cannot work with --share_replay'),
+    (('--seeds=1', _RATES, *_SHARED, '--parallel=2'),
+     '--seeds=1 cannot work with --share_replay: '),
     (('--seeds=2', *_SHARED, '--parallel=2'),
      '--seeds=2 cannot work with --share_replay: runs that share replay learn '
      'from each other. Make one sweep for each, with another --seed and '
@@ -305,6 +329,17 @@ def test_a_sweep_goes_on_with_the_same_agents(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match=f'^Error: {changed} cannot work: '
                        f'{logdir} was begun with {was}. All runs have the'):
       _main(*arguments, changed)
+
+
+def test_agents_that_shared_one_seed_do_not_go_on(tmp_path, monkeypatch):
+  """The others would be of another sweep than those that have begun."""
+  monkeypatch.setattr(sweep.program, 'finish', _do_nothing)
+  _begin(tmp_path, *_SHARED, '--replay_host=localhost:1',
+         runs='--vary=learning_rate=0.0006')
+  with pytest.raises(SystemExit, match='^Error: --seed=1001 cannot work: .* was '
+                     'begun with 1. All runs have the same flags'):
+    _main(tmp_path, '--vary=learning_rate=0.002,0.0006', *_SHARED,
+          '--parallel=2')
 
 
 def test_another_seed_is_another_sweep(tmp_path, monkeypatch):

@@ -15,6 +15,10 @@ from scalable_agent.sweeps import trials
 DIRECTORY = 'replay_job'
 # Of the free memory, what the runs have together. The job has the rest.
 MEMORY_SHARE_OF_RUNS = .5
+# Why some runs cannot share.
+NOT_INDEPENDENT = (
+    'runs that share replay learn from each other. Make one sweep for each, '
+    'with another --seed and --logdir.')
 # What crashes after so long has worked, and its earlier crashes do not count.
 _STEADY_SECONDS = 600.
 # What a replay job depends on: what it shares, and where and how it runs.
@@ -59,7 +63,7 @@ def check_alike(configs):
 
 
 def check_one_condition(trials_to_run):
-  """Refuses trials of several conditions, or seeds, that would share replay.
+  """Refuses trials of several conditions that would share replay.
 
   What makes one run good is good for all that draw its unrolls. In the paper
   agents of different hyperparameters share, and nothing else differs (LASER,
@@ -74,19 +78,14 @@ def check_one_condition(trials_to_run):
   compared = list(dict.fromkeys(
       outcomes.split(trial.variant, trial.sample)[0]
       for trial in trials_to_run))
-  seeds = {trial.seed for trial in trials_to_run}
-  reason = ('runs that share replay learn from each other. Make one sweep for '
-            'each, with another --seed and --logdir.')
   if len(compared) > 1:
     first, second = (outcomes.describe(variant) if variant else 'the others'
                      for variant in compared[:2])
     raise ConfigError(
         f'--share_replay cannot work: the sweep compares {first} with '
-        f'{second}, and {reason} Only {", ".join(outcomes.HYPERPARAMETERS)}, '
-        'and what --samples draws, may vary in one.')
-  if len(seeds) > 1:
-    raise ConfigError(
-        f'--seeds={len(seeds)} cannot work with --share_replay: {reason}')
+        f'{second}, and {NOT_INDEPENDENT} Only '
+        f'{", ".join(outcomes.HYPERPARAMETERS)}, and what --samples draws, may '
+        'vary in one.')
 
 
 class SharedReplay:

@@ -16,6 +16,9 @@ from scalable_agent.sweeps import run_processes
 from scalable_agent.training import logdir as logdir_lib
 
 EXPERIMENT = 'scalable_agent.experiment'
+# From one seed to the next of agents that help each other, so that sweeps or
+# populations whose seeds follow each other have no two agents of one seed.
+SEED_STEP = 1000
 
 
 def experiment_command(arguments, settings):
@@ -74,6 +77,20 @@ def _check_mark(trial, logdir):
         f'{logdir} was begun with other values of what is varied or drawn. '
         'Choose another --logdir, or the same --vary, --variant, --range and '
         '--sample_seed.')
+
+
+def with_own_seeds(trials, first):
+  """Returns trials each of which has another seed.
+
+  Agents of one seed begin with the same weights, in the same environments. What
+  they share would be much the same unrolls.
+
+  Args:
+    trials: A list of `grid.Trial`s, all of the sweep.
+    first: The seed of the first, an int.
+  """
+  return [trial._replace(seed=first + i * SEED_STEP)
+          for i, trial in enumerate(trials)]
 
 
 def make_run(trial, config, arguments, ends_with_parent=False):

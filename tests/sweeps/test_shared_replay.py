@@ -145,9 +145,9 @@ def test_runs_that_differ_cannot_share(name, value):
       f'--share_replay cannot work: {name} is {default} in one run and {value}')
 
 
-def _trials(*factors, seeds=()):
+def _trials(*factors):
   samples = [dict(epsilon=.1, discounting=.9), dict(epsilon=.2, discounting=1.)]
-  return grid.combine(factors, samples, seeds)
+  return grid.combine(factors, samples)
 
 
 _RATES = [dict(learning_rate=.1), dict(learning_rate=.2, entropy_cost=.1)]
@@ -158,12 +158,10 @@ _THRESHOLDS = [dict(trust_region_threshold=0.),
 def test_agents_of_other_hyperparameters_share():
   """Whether they are varied or drawn; what all have does not matter."""
   shared_replay.check_one_condition(
-      _trials(_RATES, _THRESHOLDS[:1], seeds=[7]))
+      _trials(_RATES, _THRESHOLDS[:1]))
 
 
 @pytest.mark.parametrize('trials, message', [
-    (_trials(_RATES, seeds=[7, 8, 9]),
-     '--seeds=3 cannot work with --share_replay: '),
     (_trials(_RATES, _THRESHOLDS),
      '--share_replay cannot work: the sweep compares '
      'trust_region_threshold=0.0 with trust_region_threshold=0.03, '),
@@ -171,7 +169,7 @@ def test_agents_of_other_hyperparameters_share():
     (_trials([dict(each, batch_size=8) for each in _RATES]),
      '--share_replay cannot work: the sweep compares learning_rate=0.1, '
      'batch_size=8 with ')])
-def test_conditions_and_seeds_do_not_share(trials, message):
+def test_conditions_do_not_share(trials, message):
   with pytest.raises(config_lib.ConfigError) as error:
     shared_replay.check_one_condition(trials)
   assert str(error.value).startswith(message)
