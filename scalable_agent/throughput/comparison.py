@@ -37,9 +37,11 @@ def compare(configs, seconds):
     logging.info('Measuring the environments of %s alone for %g s', level,
                  seconds)
     pools = parts.make_pools(impala)
-    environments = parts.measure_environments(impala, pools, seconds).rate
-    for pool in pools:
-      pool.close()
+    try:
+      environments = parts.measure_environments(impala, pools, seconds).rate
+    finally:
+      for pool in pools:
+        pool.close()
     results[level] = []
     for name, architecture, dynamic in ARCHITECTURES:
       logging.info('Measuring %s on %s for %g s', name, level, seconds)

@@ -25,6 +25,7 @@ from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.assembly import memory as memory_assembly
+from scalable_agent.process import errors
 from scalable_agent.process import tensorflow_environment
 from scalable_agent.process import timing
 from scalable_agent.throughput import machine
@@ -100,31 +101,55 @@ def _measure_parts(config, seconds):
 
 
 def measure_environments(config, pools, seconds):
-  """Environments with random actions and nothing else, a `machine.Measured`."""
+  """Measures environments with random actions and nothing else.
+
+  Args:
+    config: A `config.Config`.
+    pools: A list of `environments.Pool`s.
+    seconds: To measure for, after a fifth of it to warm up.
+
+  Returns:
+    A `machine.Measured`.
+
+  Raises:
+    PoolError: An environment died.
+    Failure: No environment has made a step while it was measured.
+  """
   rng = np.random.default_rng(config.seed)
-  frames = [0] * len(pools)
+  frames, failures = [0] * len(pools), []
   stop = threading.Event()
 
   def drive(i, pool):
-    while not stop.is_set():
-      ids = pool.recv().ids
-      pool.send(ids, rng.integers(0, pool.num_actions, len(ids)))
-      frames[i] += len(ids) * config.num_action_repeats
+    try:
+      while not stop.is_set():
+        ids = pool.recv().ids
+        pool.send(ids, rng.integers(0, pool.num_actions, len(ids)))
+        frames[i] += len(ids) * config.num_action_repeats
+    except BaseException as e:  # Raised in the main thread.
+      failures.append(e)
+      stop.set()
 
-  threads = [threading.Thread(target=drive, args=pair)
+  threads = [threading.Thread(target=drive, args=pair, daemon=True)
              for pair in enumerate(pools)]
   for thread in threads:
     thread.start()
-
-  time.sleep(seconds / 5)
-  usage, before, start = machine.Usage(), sum(frames), time.perf_counter()
-  time.sleep(seconds)
-  rate = (sum(frames) - before) / (time.perf_counter() - start)
-  core_seconds = usage.cores() / rate
-  stop.set()
-  for thread in threads:
-    thread.join()
-  return machine.Measured(rate, core_seconds)
+  try:
+    stop.wait(seconds / 5)
+    usage, before, start = machine.Usage(), sum(frames), time.perf_counter()
+    stop.wait(seconds)
+    rate = (sum(frames) - before) / (time.perf_counter() - start)
+    cores = usage.cores()
+  finally:
+    stop.set()
+    for thread in threads:
+      thread.join()
+  if failures:
+    raise failures[0]
+  if not rate:
+    raise errors.Failure(
+        f'No environment of {config.level_name} has made a step within '
+        f'--measure_secs={seconds:g}. Set it to more.')
+  return machine.Measured(rate, cores / rate)
 
 
 def _repeat(step_output, size):

@@ -1,0 +1,77 @@
+"""Parts of a run, each measured alone."""
+
+import collections
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from scalable_agent import config as config_lib
+from scalable_agent.environments import PoolError
+from scalable_agent.process import errors
+from scalable_agent.throughput import comparison
+from scalable_agent.throughput import parts
+
+_Output = collections.namedtuple('_Output', 'ids')
+
+
+class _Pool:
+  """Four environments whose steps take a time; they may die after some."""
+
+  num_actions = 3
+
+  def __init__(self, step_seconds, dies_after=None):
+    self._step_seconds = step_seconds
+    self._dies_after = dies_after
+    self._steps = 0
+    self.is_closed = False
+
+  def recv(self):
+    time.sleep(self._step_seconds)
+    if self._steps == self._dies_after:
+      raise PoolError('Environment 3 died.')
+    self._steps += 1
+    return _Output(np.arange(4))
+
+  def send(self, ids, actions):
+    pass
+
+  def close(self):
+    self.is_closed = True
+
+
+def _config(**values):
+  return config_lib.resolve(dict(level_name='gym:CartPole-v1', **values))
+
+
+def test_environments_are_measured():
+  measured = parts.measure_environments(
+      _config(), [_Pool(.01), _Pool(.01)], .2)
+  assert 100 < measured.rate <= 900 and measured.core_seconds >= 0
+
+
+def test_a_pool_that_dies_ends_the_measurement():
+  """The rate of the rest would be taken for that of all."""
+  begin = time.monotonic()
+  with pytest.raises(PoolError, match='^Environment 3 died.$'):
+    parts.measure_environments(_config(), [_Pool(.01), _Pool(.01, 5)], 9.)
+  assert time.monotonic() - begin < 5
+
+
+def test_environments_that_make_no_step_in_time():
+  count = threading.active_count()
+  with pytest.raises(errors.Failure, match=(
+      '^No environment of gym:CartPole-v1 has made a step within '
+      '--measure_secs=0.1. Set it to more.$')):
+    parts.measure_environments(_config(), [_Pool(.5)], .1)
+  assert threading.active_count() == count
+
+
+def test_a_comparison_that_fails_closes_its_pools(monkeypatch):
+  pool = _Pool(.001, 5)
+  monkeypatch.setattr(parts, 'make_pools', lambda unused_config: [pool])
+  with pytest.raises(PoolError):
+    comparison.compare([_config(architecture='a2c_sync_step', batch_size=4)],
+                       .1)
+  assert pool.is_closed
