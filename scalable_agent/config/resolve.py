@@ -49,6 +49,9 @@ def resolve(values, given=None):
               for name, declared in SETTINGS.items() if not declared.is_derived}
   for name, value in resolved.items():
     check_value(SETTINGS[name], value)
+  if resolved['warm_start']:
+    # A run that goes on from elsewhere has to know it again.
+    resolved['warm_start'] = os.path.abspath(resolved['warm_start'])
   for name, declared in SETTINGS.items():
     if name in given and declared.agent not in (None, resolved['agent']):
       raise refusal(name, resolved[name],

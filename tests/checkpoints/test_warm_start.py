@@ -84,6 +84,16 @@ def test_it_happens_once(donor, tmp_path):
                _trained(other))
 
 
+def test_it_happens_once_from_whichever_directory(donor, tmp_path, monkeypatch):
+  _, path = donor
+  monkeypatch.chdir(os.path.dirname(path))
+  mine, checkpointer = _start(tmp_path, os.path.basename(path))
+  _train(mine, checkpointer, 0)
+  monkeypatch.chdir(tmp_path)
+  again, _ = _start(tmp_path, path)
+  assert _same(_trained(again), _trained(mine))
+
+
 def test_a_run_that_was_saved_can_do_without_the_donor(tmp_path):
   """Even before its first update."""
   donor, checkpointer = _start(tmp_path / 'donor', seed=7)

@@ -234,6 +234,14 @@ def test_a3c_refuses_what_it_has_no_use_for(name, value, others):
   assert message.startswith(f'--{name}={shown} cannot work: '), message
 
 
+def test_a_checkpoint_to_start_from_is_the_same_from_everywhere(
+    tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for path, expected in (('', ''), ('donor/ckpt-5', f'{tmp_path}/donor/ckpt-5'),
+                         ('/donor/ckpt-5', '/donor/ckpt-5')):
+    assert resolve(level_name='pong', warm_start=path).warm_start == expected
+
+
 def test_a_lag_that_every_unroll_would_exceed():
   assert '--max_policy_lag=4 ' in message_of(
       level_name='pong', policy_lag=5, max_policy_lag=4)
