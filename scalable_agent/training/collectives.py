@@ -22,6 +22,8 @@ _SHUTDOWN_TIMEOUT_MS = 5_000
 # reach another.
 _POLL_SECONDS = .2
 _CONNECT_SECONDS = 2.
+# How often it says whom it waits for.
+_LOG_SECONDS = 60.
 
 # What TensorFlow may raise when another learner is gone.
 _LOST_ERRORS = (
@@ -214,13 +216,26 @@ def _meet(hosts, task):
     config_lib.ConfigError: This learner cannot listen.
   """
   others = hosts[:task] + hosts[task + 1:]
+  logged = time.monotonic()
   with _listen(hosts[task]) as server:
     while not all(map(_listens, others)):
+      if time.monotonic() - logged >= _LOG_SECONDS:
+        _log_missing(hosts, task)
+        logged = time.monotonic()
       # Whoever has seen this learner has hung up; its place is for others.
       with contextlib.suppress(BlockingIOError):
         while True:
           server.accept()[0].close()
       time.sleep(_POLL_SECONDS)
+
+
+def _log_missing(hosts, task):
+  for other, host in enumerate(hosts):
+    reason = other != task and _why_out_of_reach(host)
+    if reason:
+      logging.warning(
+          'Learner %d still waits for learner %d at %s (--collective_hosts): '
+          '%s', task, other, host, reason)
 
 
 def _listen(host):
@@ -240,11 +255,17 @@ def _listen(host):
 
 def _listens(host):
   """Whether another learner, or its TensorFlow, listens on 'host:port'."""
+  return not _why_out_of_reach(host)
+
+
+def _why_out_of_reach(host):
+  """Returns why `_listens` would be False, a string, '' if it would not."""
   name, _, port = host.rpartition(':')
   try:
     with socket.create_connection(
         (name.strip('[]'), int(port)), _CONNECT_SECONDS) as connection:
       # Where nobody listens, a port of this machine may reach itself.
-      return connection.getsockname() != connection.getpeername()
-  except OSError:
-    return False
+      is_another = connection.getsockname() != connection.getpeername()
+      return '' if is_another else 'nobody listens'
+  except OSError as e:
+    return errors.first_line(e)

@@ -192,6 +192,27 @@ def test_learners_wait_until_all_listen():
     server.close()
 
 
+def test_who_is_waited_for_is_said(monkeypatch, caplog):
+  """And why: an address may be misspelt, or a machine down."""
+  monkeypatch.setattr(collectives, '_LOG_SECONDS', .5)
+  ports = ports_lib.free_ports(3)
+  hosts = [f'localhost:{port}' for port in ports[:2]]
+  hosts.append(f'lerner2.invalid:{ports[2]}')
+  lines = []
+
+  def listens(host):
+    lines.extend(caplog.messages)
+    return bool(lines)
+
+  with collectives._listen(hosts[1]):
+    monkeypatch.setattr(collectives, '_listens', listens)
+    collectives._meet(hosts, 0)
+  (line,) = set(lines)
+  assert line.startswith(
+      f'Learner 0 still waits for learner 2 at {hosts[2]} (--collective_hosts)'
+      ': ')
+
+
 def test_a_port_that_is_taken_is_refused():
   with collectives._listen(f'localhost:{ports_lib.free_port()}') as server:
     host = f'localhost:{server.getsockname()[1]}'
