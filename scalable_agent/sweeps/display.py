@@ -142,11 +142,13 @@ class Display:
 
   def _make(self):
     """Returns what to show now."""
+    # Read once, for all columns: logs are long, and there may be many runs.
+    progress = {run.name: self._progress(run) for run in self._runs}
     height = max(self._console.height - 5, 5)
     runs = self._runs
     if self._console.is_terminal and len(runs) > height:
       runs = sorted(runs, key=lambda run: _ORDER.index(run.state))
-    rows = [[column.text(run, self._progress(run)) for column in self._columns]
+    rows = [[column.text(run, progress[run.name]) for column in self._columns]
             for run in runs]
     tables = []
     for start in range(0, len(rows), height):
@@ -157,14 +159,18 @@ class Display:
         table.add_row(*row)
       tables.append(table)
     return console_lib.Group(
-        self._summary(), columns_lib.Columns(tables, padding=(0, 4)))
+        self._summary(progress), columns_lib.Columns(tables, padding=(0, 4)))
 
-  def _summary(self):
-    """One line on all runs together, with the time that is left."""
+  def _summary(self, progress):
+    """One line on all runs together, with the time that is left.
+
+    Args:
+      progress: A dict of a run's name to its `Progress`.
+    """
     counts = collections.Counter(run.state for run in self._runs)
     text = f'{counts["done"]} of {len(self._runs)} done' + ''.join(
         f', {counts[state]} {state}' for state in _ORDER[:-1] if counts[state])
-    frames = sum(self._progress(run).frames or 0 for run in self._runs)
+    frames = sum(found.frames or 0 for found in progress.values())
     total = sum(run.total_frames for run in self._runs)
     now = time.monotonic()
     if self._began is None:

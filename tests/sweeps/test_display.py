@@ -32,6 +32,24 @@ def test_frames_can_be_read_of_short_runs_too(
   assert text in ' '.join(capsys.readouterr().out.split())
 
 
+def test_logs_are_read_once_for_all_columns(tmp_path, monkeypatch):
+  """Every second, of runs that write long ones."""
+  read = []
+
+  def read_progress(logdir):
+    read.append(logdir)
+    return run_processes.Progress(7, 1., None, 0)
+
+  monkeypatch.setattr(run_processes, 'read_progress', read_progress)
+  runs = []
+  for name in 'ab':
+    runs.append(_make_run(tmp_path))
+    runs[-1].name, runs[-1].logdir, runs[-1].state = name, name, 'running'
+  with display.Display(runs, 'run'):
+    pass
+  assert read == ['a', 'b']
+
+
 class _FullDisk(io.StringIO):
 
   def write(self, text):
