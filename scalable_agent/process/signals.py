@@ -12,6 +12,7 @@ import contextlib
 import os
 import queue as queue_lib
 import signal
+import threading
 import time
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -57,7 +58,9 @@ class Stop:
     """Waits for it, `timeout` seconds or for ever. Returns `is_set()`."""
     if not self._is_set:
       try:
-        self._wake.get(timeout=timeout)
+        self._wake.get(
+            timeout=None if timeout is None else min(
+                timeout, threading.TIMEOUT_MAX))
         self._wake.put(None)  # For others that wait.
       except queue_lib.Empty:
         pass

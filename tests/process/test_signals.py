@@ -151,3 +151,10 @@ def test_a_signal_may_come_wherever_the_main_thread_is():
     while not stop.wait(0.):
       pass
     thread.join()
+
+
+@pytest.mark.parametrize('timeout', [float('inf'), 1e10, None])
+def test_a_wait_may_be_as_long_as_one_likes(timeout):
+  stop = signals.Stop()
+  threading.Timer(.05, stop.set).start()
+  assert stop.wait(timeout)
