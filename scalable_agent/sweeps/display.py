@@ -6,7 +6,6 @@
 
 import collections
 import contextlib
-import datetime
 import os
 import sys
 import time
@@ -178,5 +177,5 @@ class Display:
     began, frames_then = self._began
     if counts['running'] and total > frames > frames_then:
       left = (total - frames) * (now - began) / (frames - frames_then)
-      text += f', {datetime.timedelta(seconds=round(left))} left'
+      text += f', {messages.duration(left)} left'
     return text

@@ -2,8 +2,10 @@
 
 import errno
 import io
+import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -48,6 +50,22 @@ def test_logs_are_read_once_for_all_columns(tmp_path, monkeypatch):
   with display.Display(runs, 'run'):
     pass
   assert read == ['a', 'b']
+
+
+@pytest.mark.parametrize('total, text', [
+    (10**18, r', \d+d\d\dh left'), (2000, r', \d+s left')])
+def test_the_time_that_is_left_may_be_any(
+    tmp_path, monkeypatch, capsys, total, text):
+  run = _make_run(tmp_path, total=total)
+  run.state = 'running'
+  frames = iter([0, 1000])
+  monkeypatch.setattr(
+      run_processes, 'read_progress',
+      lambda unused: run_processes.Progress(next(frames), 1., None, 0))
+  with display.Display([run], 'run') as shown:
+    shown._make()
+    time.sleep(.1)
+  assert re.search(text, capsys.readouterr().out)
 
 
 class _FullDisk(io.StringIO):
