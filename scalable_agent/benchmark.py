@@ -184,12 +184,12 @@ def main(argv):
       figures = _compare()
     else:
       figures = _measure(_config())
+    if FLAGS.json:
+      content = json.dumps(figures, indent=2) + '\n'
+      with config_lib.writing('json', FLAGS.json):
+        whole_file.write(FLAGS.json, content.encode())
   except (config_lib.ConfigError, PoolError, Failure) as e:
     sys.exit(f'Error: {e}')
-  if FLAGS.json:
-    with config_lib.writing('json', FLAGS.json):
-      with open(FLAGS.json, 'w') as f:
-        f.write(json.dumps(figures, indent=2) + '\n')
 
 
 if __name__ == '__main__':

@@ -205,6 +205,34 @@ def test_bad_flags_are_answered_in_one_line(arguments, answer):
   assert 'Traceback' not in result.stderr
 
 
+def _main(*arguments):
+  """Runs the true `main` in this process."""
+  with flagsaver.flagsaver():
+    benchmark.main(flags.FLAGS(['benchmark', *arguments]))
+
+
+def test_figures_that_cannot_be_written_leave_the_old_ones(
+    tmp_path, monkeypatch):
+  """The disk may have filled while they were measured."""
+  path = tmp_path / 'figures.json'
+  path.write_text('old')
+
+  def measure(*unused):
+    (tmp_path / 'figures.json.tmp').mkdir()
+    return dict(rate=1.)
+
+  monkeypatch.setattr(benchmark.shared_replay, 'measure_shared_replay', measure)
+  with pytest.raises(SystemExit, match=(
+      f'^Error: --json={path} cannot be written: Is a directory.$')):
+    _main('--part=replay', f'--json={path}')
+  assert path.read_text() == 'old'
+  (tmp_path / 'figures.json.tmp').rmdir()
+  monkeypatch.setattr(
+      benchmark.shared_replay, 'measure_shared_replay', lambda *_: dict(rate=1))
+  _main('--part=replay', f'--json={path}')
+  assert json.loads(path.read_text()) == dict(rate=1)
+
+
 def test_parts_take_turns_on_a_resource_and_others_run_beside():
   rates = dict(environments=30., inference=60., learner=20.)
   ideal = lambda *resources: bottleneck.ideal_rate(
