@@ -183,6 +183,13 @@ def test_plans_are_of_impala_with_the_policy_at_the_actors(
     _plan(monkeypatch, '--level_name=pong', *arguments)
 
 
+def test_plans_only_actor_jobs_that_could_be(monkeypatch):
+  with pytest.raises(config_lib.ConfigError, match=(
+      '^--envs_per_actor=1 cannot be planned: an actor job needs a multiple of '
+      '--num_pools=2.$')):
+    _plan(monkeypatch, '--level_name=pong', '--num_pools=2')
+
+
 def test_plans_only_what_has_images(monkeypatch):
   with pytest.raises(config_lib.ConfigError, match='--plan measures unrolls'):
     _plan(monkeypatch, '--level_name=gym:CartPole-v1')

@@ -25,6 +25,10 @@ def _shape(config):
       raise ConfigError(
           f'--{name}={getattr(config, name)} cannot be planned: --plan knows '
           f'--{name}={planned}.')
+  if config.envs_per_actor % max(config.num_pools, 1):
+    raise ConfigError(
+        f'--envs_per_actor={config.envs_per_actor} cannot be planned: an actor '
+        f'job needs a multiple of --num_pools={config.num_pools}.')
   facts = suites.find_facts(config)
   frame = tuple(facts.observation_spec[0].shape)
   if len(frame) != 3:
