@@ -110,8 +110,12 @@ class _Tester:
     return self._policy(*inputs)
 
   def _kind(self, config):
+    """Returns what the scores of a level depend on, a dict."""
     return dict(frames=self.frames, weights=self._weights_hash,
-                seed=config.seed, test_num_episodes=config.test_num_episodes)
+                seed=config.seed, test_num_episodes=config.test_num_episodes,
+                dataset_path=config.dataset_path,
+                agent=config_lib.effective_values(
+                    dataclasses.asdict(config), config_lib.AGENT))
 
   def unfinished(self, config):
     """Returns what `keep` kept of such a test, a dict, see `scores.of_level`.

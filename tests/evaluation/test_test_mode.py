@@ -140,7 +140,8 @@ def test_a_test_that_was_ended_goes_on_with_the_rest(
       ['level', 'mean'], ['alien', '0.5'], ['amidar', '100.5'],
       ['assault', '200.5']]
   # A test with other flags is another test.
-  for changed in dict(test_num_episodes=3), dict(seed=9):
+  for changed in (dict(test_num_episodes=3), dict(seed=9),
+                  dict(precision='bfloat16'), dict(dataset_path='/images')):
     tester = test_mode._Tester(
         dataclasses.replace(config, **changed), signals.Stop())
     assert tester.unfinished(dataclasses.replace(config, **changed)) == {}
