@@ -21,10 +21,21 @@ def write_pictures(blocks, report_dir, folder):
   paths = {}
   for block in blocks:
     if isinstance(block, document.Picture):
-      paths[block.level] = f'{folder}/{file_names.of_level(block.level)}.png'
-      with open(os.path.join(report_dir, paths[block.level]), 'wb') as f:
+      path = _free_path(f'{folder}/{file_names.of_level(block.level)}',
+                        paths.values())
+      paths[block.level] = path
+      with open(os.path.join(report_dir, path), 'wb') as f:
         f.write(block.png)
   return paths
+
+
+def _free_path(stem, taken):
+  """Returns a picture's path; names that differ may become the same stem."""
+  path, number = f'{stem}.png', 1
+  while path in taken:
+    number += 1
+    path = f'{stem}_{number}.png'
+  return path
 
 
 def write_texts(texts, report_dir):
