@@ -3,8 +3,8 @@
 The checkpoint after F environment frames is ckpt-F.index, and ckpt-F.data-...
 beside it. It is written in a directory of its own, ckpt-F_temp. When it is
 whole and on the disk, its files are moved out, the index last. So a process
-that is killed at any time leaves whole checkpoints, and at most a directory
-that the next one finishes or removes.
+that is killed at any time, or a move that fails, leaves whole checkpoints, and
+at most a directory that the next process, or save, finishes or removes.
 
 The file `checkpoint`, in which TensorFlow notes the newest, is for others that
 look for it. Nothing here depends on it.
@@ -79,44 +79,58 @@ def committing(path):
   """Yields the path to write a checkpoint to, and then moves it to `path`.
 
   Raises:
-    OSError: It cannot be moved; there is no new checkpoint then.
+    OSError: It cannot be moved. A checkpoint that was at `path` is still there,
+      unless some files were moved already: then neither is whole until the next
+      call, or `clean_up`, has moved the others.
   """
-  directory = f'{path}_temp'
-  shutil.rmtree(directory, ignore_errors=True)
+  _finish_or_remove(path)
+  directory = _temporary_directory(path)
   os.mkdir(directory)
   temporary = os.path.join(directory, os.path.basename(path))
+  num_files = 0
   try:
     yield temporary
-    for name in _files(temporary):
+    written = _files(temporary)
+    for name in written:
       _sync(os.path.join(directory, name))
+    num_files = len(written)
     _move_out(temporary)
     _sync(os.path.dirname(path) or '.')
   finally:
-    shutil.rmtree(directory, ignore_errors=True)
+    is_half_moved = 0 < len(_files(temporary)) < num_files
+    if not is_half_moved:
+      shutil.rmtree(directory, ignore_errors=True)
+
+
+def _temporary_directory(path):
+  return f'{path}_temp'
 
 
 def _move_out(temporary):
-  directory, name = os.path.split(temporary)
+  directory = os.path.dirname(temporary)
   for found in reversed(_files(temporary)):
     os.replace(os.path.join(directory, found),
                os.path.join(os.path.dirname(directory), found))
 
 
+def _finish_or_remove(path):
+  """Does so with what was left when `path` was written the last time."""
+  directory, name = _temporary_directory(path), os.path.basename(path)
+  if f'{name}.index' in _list(directory) and _files(path):
+    _move_out(os.path.join(directory, name))
+  shutil.rmtree(directory, ignore_errors=True)
+
+
 def clean_up(logdir):
-  """Finishes or removes what killed processes were writing.
+  """Finishes or removes what killed processes, or failed moves, have left.
 
   Call while no other process saves here.
+
+  Raises:
+    OSError: Files cannot be moved.
   """
-  for name in _list(logdir):
-    match = _TEMPORARY.fullmatch(name)
-    if not match:
-      continue
-    directory = os.path.join(logdir, name)
-    temporary = path_of(directory, match.group(1))
-    if (f'{os.path.basename(temporary)}.index' in _list(directory) and
-        _files(path_of(logdir, match.group(1)))):
-      _move_out(temporary)
-    shutil.rmtree(directory, ignore_errors=True)
+  for match in filter(None, map(_TEMPORARY.fullmatch, _list(logdir))):
+    _finish_or_remove(path_of(logdir, match.group(1)))
 
 
 def keep_newest(logdir, count):

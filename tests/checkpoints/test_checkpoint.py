@@ -395,6 +395,36 @@ def test_a_save_that_was_killed_while_it_moved_the_files_is_finished(tmp_path):
   assert not list(tmp_path.glob('*_temp')) and not list(tmp_path.glob('*-80*'))
 
 
+def _commit(path, content):
+  with checkpoint_files.committing(path) as temporary:
+    for ending in '.data-00000-of-00001', '.index':
+      with open(temporary + ending, 'w') as f:
+        f.write(content)
+
+
+@pytest.mark.parametrize('finish', [
+    lambda path: checkpoint_files.clean_up(os.path.dirname(path)),
+    lambda path: pytest.raises(TypeError, _commit, path, None)])
+def test_a_move_that_failed_half_way_is_finished(tmp_path, monkeypatch, finish):
+  """By the next start, and by the next save, even if that fails in turn."""
+  path = checkpoint_files.path_of(str(tmp_path), 80)
+  _commit(path, 'old')
+  replace = os.replace
+
+  def fail_for_the_index(source, target):
+    if target.endswith('.index'):
+      raise OSError(5, 'Input/output error')
+    replace(source, target)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(os, 'replace', fail_for_the_index)
+    with pytest.raises(OSError, match='Input/output error'):
+      _commit(path, 'new')
+  finish(path)
+  assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+      'ckpt-80.data-00000-of-00001': 'new', 'ckpt-80.index': 'new'}
+
+
 @pytest.mark.parametrize('keep', [1, 2])
 def test_keeps_the_last_few(tmp_path, keep):
   """Older ones go, also those of a run before."""
