@@ -182,7 +182,11 @@ class Evaluator:
     return episodes
 
   def _note_pool(self, pool):
-    self._pool = pool
+    with self._lock:
+      self._pool = pool
+      # Else `close` has yet to look for a pool, and closes this one.
+      if self._closing:
+        raise threads.Ended()
 
   def _act(self, *inputs):
     if self._closing:

@@ -170,6 +170,34 @@ def test_the_end_does_not_wait_for_environments(evaluator, monkeypatch):
   assert is_closed.is_set() and evaluator.reports == []
 
 
+def test_the_end_does_not_wait_for_environments_that_are_being_made(
+    evaluator, monkeypatch):
+  """Their pool is closed before anything is asked of it."""
+  is_making, is_closed = threading.Event(), threading.Event()
+  received = []
+
+  class Pool:
+    num_environments = 3
+    close = is_closed.set
+
+    def recv(self):
+      received.append(self)
+      raise environments.PoolError('The pool is closed.')
+
+  def make_pools(config, layout, seed):
+    is_making.set()
+    while not evaluator._closing:
+      time.sleep(.001)
+    return [Pool()]
+
+  monkeypatch.setattr(suites, 'make_pools', make_pools)
+  _begin(evaluator)
+  _offer(evaluator, 100)
+  assert is_making.wait(_TIMEOUT_SECONDS)
+  evaluator.close()
+  assert is_closed.is_set() and not received and evaluator.reports == []
+
+
 @pytest.mark.usefixtures('played')
 def test_a_signal_ends_the_wait(evaluator):
   _begin(evaluator)
