@@ -7,6 +7,7 @@ import tree
 
 from scalable_agent.environments.pools import shown_pool
 from scalable_agent.files import gif
+from scalable_agent.files import whole_file
 
 # Ten minutes of play. Longer episodes are cut there, because every frame of a
 # GIF is held in memory until it is written.
@@ -52,5 +53,5 @@ def write_gif(path, frames, num_action_repeats):
     num_action_repeats: Environment frames from one to the next.
   """
   temporary = f'{path}.{os.getpid()}.tmp'
-  gif.write(temporary, frames, num_action_repeats)
-  os.replace(temporary, path)
+  with whole_file.replacing(path, temporary):
+    gif.write(temporary, frames, num_action_repeats)

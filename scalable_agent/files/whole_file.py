@@ -1,8 +1,30 @@
 """Writes files so that a reader finds the old content or all of the new."""
 
+import contextlib
 import os
 
 _TEMPORARY = '.tmp'
+
+
+@contextlib.contextmanager
+def replacing(path, temporary):
+  """Replaces a file, or makes it, by what a `with` block writes.
+
+  Args:
+    path: The file.
+    temporary: Where the block writes, in the same directory. It is removed if
+      the block raises.
+
+  Raises:
+    OSError: The file cannot be replaced; it stays as it was.
+  """
+  try:
+    yield
+    os.replace(temporary, path)
+  except BaseException:
+    with contextlib.suppress(OSError):
+      os.remove(temporary)
+    raise
 
 
 def write(path, content):
@@ -18,11 +40,10 @@ def write(path, content):
     OSError: It cannot be written; an old file stays as it was.
   """
   temporary = f'{path}{_TEMPORARY}'
-  with open(temporary, 'wb') as f:
+  with replacing(path, temporary), open(temporary, 'wb') as f:
     f.write(content)
     f.flush()
     os.fsync(f.fileno())
-  os.replace(temporary, path)
 
 
 def check(path):

@@ -91,6 +91,21 @@ def test_gif_has_every_frame_at_the_speed_of_play(
   assert [p.name for p in tmp_path.iterdir()] == ['a.gif']
 
 
+def test_an_interrupted_gif_leaves_nothing(tmp_path):
+  """Where there was one before, it stays."""
+  (tmp_path / 'b.gif').write_text('whole')
+
+  def frames():
+    yield np.zeros([6, 8, 3], np.uint8)
+    raise KeyboardInterrupt
+
+  for name in 'a.gif', 'b.gif':
+    with pytest.raises(KeyboardInterrupt):
+      recording.write_gif(tmp_path / name, frames(), 4)
+  assert [path.name for path in tmp_path.iterdir()] == ['b.gif']
+  assert (tmp_path / 'b.gif').read_text() == 'whole'
+
+
 def test_what_is_seen_of_atari_is_the_game_that_is_played():
   """Grey and stacked, it is what the agent observes."""
   config = config_lib.resolve(
