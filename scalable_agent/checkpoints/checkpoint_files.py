@@ -66,14 +66,6 @@ def _files(path):
       key=lambda found: not found.endswith('.index'))
 
 
-def _sync(path):
-  descriptor = os.open(path, os.O_RDONLY)
-  try:
-    os.fsync(descriptor)
-  finally:
-    os.close(descriptor)
-
-
 @contextlib.contextmanager
 def committing(path):
   """Yields the path to write a checkpoint to, and then moves it to `path`.
@@ -92,10 +84,10 @@ def committing(path):
     yield temporary
     written = _files(temporary)
     for name in written:
-      _sync(os.path.join(directory, name))
+      whole_file.sync(os.path.join(directory, name))
     num_files = len(written)
     _move_out(temporary)
-    _sync(os.path.dirname(path) or '.')
+    whole_file.sync(os.path.dirname(path) or '.')
   finally:
     is_half_moved = 0 < len(_files(temporary)) < num_files
     if not is_half_moved:
@@ -179,8 +171,8 @@ def copy(path, directory):
   for name in reversed(names):
     copied = os.path.join(directory, name)
     shutil.copyfile(os.path.join(os.path.dirname(path), name), copied)
-    _sync(copied)
-  _sync(directory)
+    whole_file.sync(copied)
+  whole_file.sync(directory)
 
 
 def set_aside(path):

@@ -37,13 +37,24 @@ def write(path, content):
     content: Bytes.
 
   Raises:
-    OSError: It cannot be written; an old file stays as it was.
+    OSError: It cannot be written, and an old file stays as it was; or it is
+      written, and the disk may lose it for the old one.
   """
   temporary = f'{path}{_TEMPORARY}'
   with replacing(path, temporary), open(temporary, 'wb') as f:
     f.write(content)
     f.flush()
     os.fsync(f.fileno())
+  sync(os.path.dirname(path) or '.')
+
+
+def sync(path):
+  """Waits until the disk has a file, or the names in a directory."""
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
 
 
 def check(path):

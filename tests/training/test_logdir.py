@@ -312,4 +312,4 @@ def test_a_config_json_is_on_the_disk_before_it_has_its_name(
   monkeypatch.setattr(
       os, 'replace', lambda *paths: [done.append('replace'), replace(*paths)])
   logdir_lib.write(config, _FACTS)
-  assert done == ['fsync', 'replace']
+  assert done == ['fsync', 'replace', 'fsync']
