@@ -9,11 +9,14 @@ import contextlib
 import errno
 import fcntl
 import os
+import time
 
 from absl import logging
 
 # What file systems say that have none.
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+# Those who ask `is_held` have the lock for much less.
+_TRIES, _SECONDS_BETWEEN = 4, .02
 
 
 class Held(RuntimeError):
@@ -67,14 +70,21 @@ def acquire(path, holder=''):
 
 
 def _flock(descriptor, path):
-  try:
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-  except OSError as e:
-    if e.errno not in _NO_LOCKS:
-      raise
-    logging.warning(
-        '%s cannot be locked (%s). Make sure that no other process works in '
-        'this directory.', path, e.strerror)
+  for tries_left in reversed(range(_TRIES)):
+    try:
+      fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      if not tries_left:
+        raise
+      time.sleep(_SECONDS_BETWEEN)
+      continue
+    except OSError as e:
+      if e.errno not in _NO_LOCKS:
+        raise
+      logging.warning(
+          '%s cannot be locked (%s). Make sure that no other process works in '
+          'this directory.', path, e.strerror)
+    return
 
 
 def _open(path, flags=0):
@@ -106,7 +116,8 @@ def is_held(path):
   except OSError:
     return False
   try:
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # Several may ask at a time.
+    fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     return False
   except BlockingIOError:
     return True

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import multiprocessing
 import os
+import threading
 
 import pytest
 
@@ -34,6 +35,33 @@ def test_a_killed_holders_file_is_taken_over(tmp_path):
   descriptor = locks.acquire(path, 'me')
   assert open(path).read() == 'me'
   os.close(descriptor)
+
+
+def test_who_asks_keeps_nobody_from_the_lock(tmp_path, monkeypatch):
+  """Though asking takes it for a moment; nor do two who ask at a time."""
+  path, flock = str(tmp_path / 'lock'), fcntl.flock
+  os.close(locks.acquire(path))
+  is_asked, may_end = threading.Event(), threading.Event()
+
+  def ask_slowly(*args):
+    flock(*args)
+    is_asked.set()
+    may_end.wait(5.)
+
+  def ask():
+    found.append(locks.is_held(path))
+
+  found = []
+  monkeypatch.setattr(fcntl, 'flock', ask_slowly)
+  asking = threading.Thread(target=ask)
+  asking.start()
+  assert is_asked.wait(5.)
+  monkeypatch.setattr(fcntl, 'flock', flock)
+  ask()
+  threading.Timer(.01, may_end.set).start()
+  os.close(locks.acquire(path, 'me'))
+  asking.join()
+  assert found == [False, False]
 
 
 def test_a_file_that_cannot_be_is_an_error(tmp_path):
