@@ -32,12 +32,17 @@ class Buffer:
         self._ring.append(packed, packed_unrolls.size(packed))
 
   def sample(self, count):
-    """Draws unrolls uniformly and independently; returns a list.
+    """Draws unrolls uniformly and independently.
 
     Args:
-      count: How many, an int. The buffer must not be empty.
+      count: How many, an int.
+
+    Returns:
+      A list; an empty one while the buffer is empty.
     """
     with self._lock:
+      if not self._ring.numbers:
+        return []
       drawn = [self._ring.draw(number) for number in self._random.choices(
           self._ring.numbers, k=count)]
     return list(map(packed_unrolls.unpack, drawn))

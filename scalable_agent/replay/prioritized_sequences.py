@@ -16,6 +16,7 @@ import threading
 import numpy as np
 
 from scalable_agent import trajectories
+from scalable_agent.replay import finite
 from scalable_agent.replay import priority_tree
 from scalable_agent.replay import sequence_store
 
@@ -65,6 +66,7 @@ class PrioritizedSequences:
     self._steps_per_update = steps_per_update
     self._uniform_share = uniform_share
     self._times = times
+    self._filter = finite.FiniteFilter()
     self._num_steps = 0
     self._credit = 0.
     self._lock = threading.Lock()
@@ -117,15 +119,19 @@ class PrioritizedSequences:
     return (steps, self._min_steps) if steps < self._min_steps else None
 
   def _take_unroll(self):
-    """Adds an unroll of the source's; returns its policy version."""
+    """Takes an unroll of the source's; returns its policy version.
+
+    One that is not finite is not added, and no sequence spans it.
+    """
     (unroll,) = self._source.get(1).unrolls
     with self._times.stage('replay_add'), self._lock:
-      keys, removed = self._store.add(unroll)
-      if len(removed):
-        self._tree.remove(removed % self._num_leaves)
-      if len(keys):
-        self._tree.add(keys % self._num_leaves)
       self._num_steps += self._unroll_length
+      if self._filter.passes(unroll):
+        keys, removed = self._store.add(unroll)
+        if len(removed):
+          self._tree.remove(removed % self._num_leaves)
+        if len(keys):
+          self._tree.add(keys % self._num_leaves)
     return unroll.policy_version
 
   def _keys_at(self, leaves):

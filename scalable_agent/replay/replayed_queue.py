@@ -16,6 +16,7 @@ from absl import logging
 import numpy as np
 
 from scalable_agent import trajectories
+from scalable_agent.replay import finite
 
 # Batches in a row of which nothing is replayed, until that is said.
 _MANY_BATCHES = 1000
@@ -41,6 +42,7 @@ class ReplayedQueue:
     self._buffer = buffer
     self._num_replayed = num_replayed
     self._train_on_new = train_on_new
+    self._filter = finite.FiniteFilter()
     self._num_batches_without = 0
     self._has_warned = False
     self._lock = threading.Lock()  # Guards what follows.
@@ -53,7 +55,8 @@ class ReplayedQueue:
     """Returns new unrolls, the oldest first, and after them replayed ones.
 
     What is new may be drawn too; at first there is nothing else. While the
-    buffer has nothing to draw, all are new.
+    buffer has nothing to draw, all are new. Unrolls with values that are not
+    finite are only ever new.
 
     Args:
       count: How many in all, an int larger than `num_replayed`.
@@ -98,9 +101,9 @@ class ReplayedQueue:
           _MANY_BATCHES)
 
   def _take(self, count):
-    """Takes new unrolls, which the buffer then has too."""
+    """Takes new unrolls; those that are finite the buffer then has too."""
     unrolls = self._source.get(count).unrolls
-    self._buffer.extend(unrolls)
+    self._buffer.extend(list(filter(self._filter.passes, unrolls)))
     return unrolls
 
   def publish(self, weights):

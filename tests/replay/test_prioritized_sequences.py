@@ -11,6 +11,7 @@ from scalable_agent.replay import prioritized_sequences
 from scalable_agent.replay import sequence_store
 from tests.replay import races
 from tests.replay import streams as streams_lib
+from tests.replay import unrolls
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -108,6 +109,30 @@ def test_a_batch_is_drawn_from_what_was_taken():
   # What is gone is gone from the tree too.
   assert source.num_taken * _T > 2 * replay._num_leaves
   assert 16 * _LANE < replay.take_gauges()['replay_sequences'] <= 20 * _LANE
+
+
+def test_what_is_not_finite_is_a_gap(caplog):
+  """Its steps count as taken, and no sequence is of it or spans it."""
+  source = _Acting(1)
+  get = source.get
+
+  def get_and_spoil(count):
+    batch = get(count)
+    if source.num_taken % 4 == 0:  # By turns, each of its arrays of floats.
+      batch.unrolls[0] = unrolls.with_value(
+          batch.unrolls[0], source.num_taken // 4 % 5, np.nan)
+    return batch
+
+  source.get = get_and_spoil
+  replay = _replay(source, min_steps=40 * _T)
+  batch = replay.get(1000)
+  assert source.num_taken == len(batch.kept_versions) == 40
+  found = {streams_lib.values_of(unroll)[0] for unroll in batch.unrolls}
+  # Three unrolls in a row are 3 T + 1 entries.
+  assert found == {4 * _T * turn + start for turn in range(10)
+                   for start in range(2 * _T + 1)}
+  (record,) = caplog.records
+  assert 'not finite' in record.getMessage()
 
 
 def test_weights_undo_the_priorities():

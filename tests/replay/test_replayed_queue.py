@@ -68,6 +68,32 @@ def test_a_batch_of_drawn_ones_alone():
   assert sum(earlier) > len(earlier) / 2
 
 
+def test_what_is_not_finite_is_new_and_never_drawn(caplog):
+  """Of reward, return, observation, logits and baseline; one line says so."""
+  made = unrolls.make_all(range(60))
+  bad = list(range(0, 10)) + list(range(10, 60, 2))
+  for i in bad:
+    made[i] = unrolls.with_value(
+        made[i], i % 5, (np.nan, np.inf, -np.inf)[i % 3])
+  queue = staging.TrajectoryQueue(60)
+  for unroll in made:
+    queue.put(unroll)
+  mixed = _mixed(queue, 100, 5)
+  new = []
+  while len(queue):
+    batch = mixed.get(10)
+    versions = [int(unroll.policy_version) for unroll in batch.unrolls]
+    new += [v for v, old in zip(versions, batch.is_replayed) if not old]
+    drawn = [v for v, old in zip(versions, batch.is_replayed) if old]
+    assert not set(drawn) & set(bad)
+    # Before there is any other one, all of the batch is new.
+    assert bool(drawn) == (new[-1] > 10)
+  assert new == list(range(60))
+  (warning,) = _warnings(caplog)
+  assert 'an unroll of level_0, and others like it' in warning
+  assert 'not finite (NaN or infinite)' in warning and '\n' not in warning
+
+
 class _EmptyAtFirst:
   """A buffer that has nothing to draw for a number of calls."""
 

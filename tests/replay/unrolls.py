@@ -1,6 +1,7 @@
 """Unrolls that are told apart by a number."""
 
 import numpy as np
+import tree
 
 from scalable_agent import trajectories
 from scalable_agent.environments import StepOutput
@@ -26,6 +27,22 @@ def make(number, observation=None):
       agent_outputs=trajectories.AgentOutput(
           np.zeros([length], np.int32), floats(3), floats()),
       policy_version=np.int64(number))
+
+
+def with_value(unroll, leaf, value):
+  """Returns an unroll with a value in the middle of one of its float arrays.
+
+  Args:
+    unroll: An `ActorOutput`, which stays as it is.
+    leaf: Which array, counted among those of floats.
+    value: A float.
+  """
+  leaves = [np.copy(a) if isinstance(a, np.ndarray) else a
+            for a in tree.flatten(unroll)]
+  floats = [a for a in leaves if isinstance(a, np.ndarray) and
+            a.dtype.kind == 'f']
+  floats[leaf].flat[floats[leaf].size // 2] = value
+  return tree.unflatten_as(unroll, leaves)
 
 
 def make_all(numbers):

@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 import tree
 
+from scalable_agent import staging
 from scalable_agent.environments import ArraySpec
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import protocol as remote_protocol
 from scalable_agent.remote import server as server_lib
+from scalable_agent.replay import replayed_queue
 from scalable_agent.shared_replay import client as client_lib
 from scalable_agent.shared_replay import methods as methods_lib
 from scalable_agent.suites import Facts
 from tests import stacks
 from tests.remote import remote_parts
+from tests.replay import unrolls as unrolls_lib
 from tests.shared_replay import replay_parts
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -55,6 +58,21 @@ def test_agents_see_each_others_unrolls_and_their_own():
         np.testing.assert_allclose(
             list(counts.values()), draws / 40, atol=5 * np.sqrt(draws / 40))
       assert {u.level_name for u in a.sample(100)} == {'easy', 'hard'}
+
+
+def test_what_is_not_finite_ends_no_run():
+  """The job would refuse it, and whoever sends it."""
+  queue = staging.TrajectoryQueue(12)
+  for seed in range(12):
+    unroll = replay_parts.make_unroll(seed)
+    queue.put(unrolls_lib.with_value(unroll, 2, np.nan) if seed % 3 else unroll)
+  with replay_parts.Job() as job, replay_parts.client_of(job) as client:
+    source = replayed_queue.ReplayedQueue(queue, client, 3)
+    for _ in range(3):
+      batch = source.get(7)
+      assert set(map(replay_parts.seed_of, batch.unrolls[4:])) <= {0, 3, 6, 9}
+    client._sender.put([])
+    assert job.num_inserted == 4
 
 
 def test_the_oldest_make_room_whoever_has_acted_them():

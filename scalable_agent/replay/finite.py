@@ -1,0 +1,26 @@
+"""Keeps out of replay what no update can train on, however often it is drawn."""
+
+from absl import logging
+import numpy as np
+import tree
+
+
+class FiniteFilter:
+  """Lets pass unrolls whose values are all finite."""
+
+  def __init__(self):
+    self._has_warned = False
+
+  def passes(self, unroll):
+    """Whether an `ActorOutput` does; warns of the first that does not."""
+    # Most of an unroll are bytes, which need no look.
+    is_finite = all(
+        np.isfinite(leaf).all() for leaf in tree.flatten(unroll)
+        if isinstance(leaf, np.ndarray) and leaf.dtype.kind == 'f')
+    if not is_finite and not self._has_warned:
+      self._has_warned = True
+      logging.warning(
+          'Replay leaves out an unroll of %s, and others like it: a reward, an '
+          'observation or an output of the network is not finite (NaN or '
+          'infinite).', unroll.level_name)
+    return is_finite
