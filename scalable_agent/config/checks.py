@@ -127,6 +127,10 @@ def _check_replay(config):
            config.is_replay_job,
            'replay_state', 'without an LSTM there are no states, which '
            '--use_lstm has')
+  _require(config, not config.max_policy_lag or
+           not config.num_replayed_unrolls or config.replay_state == 'stored',
+           'max_policy_lag', 'with --replay_state=recomputed a dropped unroll '
+           'takes its whole episode out of replay, leave it at 0')
   _require(config, config.entropy_on_replay or config.train_on_new,
            'entropy_on_replay', 'with --notrain_on_new there would be no '
            'entropy loss')

@@ -45,7 +45,8 @@ class LearningSettings:
   max_policy_lag: int = setting(
       0, 'Updates from the beginning of an unroll to its training at the most. '
       'Unrolls that would be older are dropped, and counted in metrics.jsonl; '
-      'replayed ones may be older. 0 drops none.', _LEARNING,
+      'replayed ones may be older. 0 drops none, which '
+      '--replay_state=recomputed needs.', _LEARNING,
       settings.NOT_NEGATIVE, **_IMPALA)
 
   network: str = setting(

@@ -126,6 +126,16 @@ def test_settings_of_replay_that_cannot_work_together(name, values):
     assert resolve(level_name='pong', **rest)
 
 
+def test_no_unroll_may_be_dropped_where_whole_episodes_are_replayed():
+  values = dict(level_name='pong', use_lstm=True, replay_proportion=.5,
+                replay_state='recomputed', max_policy_lag=9)
+  assert message_of(**values) == (
+      '--max_policy_lag=9 cannot work: with --replay_state=recomputed a dropped '
+      'unroll takes its whole episode out of replay, leave it at 0.')
+  for name in 'replay_proportion', 'replay_state', 'max_policy_lag':
+    resolve(**{key: value for key, value in values.items() if key != name})
+
+
 def test_a_replay_job_has_no_lstm():
   """It need not be told that its learners have none either."""
   job = dict(level_name='lasertag_one_opponent_small', job_name='replay',

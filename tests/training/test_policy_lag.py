@@ -10,6 +10,7 @@ import tensorflow as tf
 from scalable_agent import staging
 from scalable_agent import trajectories
 from scalable_agent.process import signals
+from scalable_agent.replay import buffer
 from tests import test_experiment
 from tests.test_experiment import run_main  # pylint: disable=unused-import
 from tests.training import test_run
@@ -153,13 +154,21 @@ def test_what_would_be_trained_on_too_late_is_dropped():
   assert source.is_closed
 
 
-def test_updates_are_counted_where_replay_is_empty_at_first(tmp_path):
+def test_updates_are_counted_where_replay_is_empty_at_first(
+    tmp_path, monkeypatch):
   """A batch of new unrolls alone is gathered in several parts."""
-  limit, updates = 1, 12
+  limit, updates, draws = 1, 12, []
+  sample = buffer.Buffer.sample
+
+  def sample_later(self, count):
+    draws.append(count)
+    return sample(self, count) if len(draws) > 6 else []
+
+  monkeypatch.setattr(buffer.Buffer, 'sample', sample_later)
   with _running(
       tmp_path, '--num_actors=24', '--queue_capacity=24', '--batch_size=8',
-      f'--max_policy_lag={limit}', '--use_lstm', '--replay_proportion=0.875',
-      '--replay_capacity=100', '--replay_state=recomputed') as (run, _):
+      f'--max_policy_lag={limit}', '--replay_proportion=0.875',
+      '--replay_capacity=100') as (run, _):
     for update in range(updates):
       staged = _next(run)
       assert max(run.policy_lags(staged[0]), default=0) <= limit, update
