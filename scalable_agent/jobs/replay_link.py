@@ -1,13 +1,22 @@
 """The link of a learner to the replay job that it shares with others."""
 
 import os
+import re
+import secrets
 import socket
 
 from absl import logging
 
+from scalable_agent import config as config_lib
+from scalable_agent.files import whole_file
 from scalable_agent.jobs import addresses
+from scalable_agent.process import errors
 from scalable_agent.shared_replay import client as client_lib
 from scalable_agent.shared_replay import protocol
+
+# In the log directory, which is this agent's alone, whatever machine it is on.
+_FILE = 'replay_agent'
+_AGENT = re.compile(rb'[0-9a-f]{32}')
 
 
 def start(config):
@@ -27,15 +36,37 @@ def start(config):
     return None
   security = addresses.load_security(config)
   address = addresses.replay_address(config)
-  # The log directory is this agent's alone, whatever process it is.
   name = f'{socket.gethostname()}:{os.path.abspath(config.logdir)}'
 
   def make_client(facts):
     logging.info('Replay is shared with other agents, at %s', address)
     return client_lib.Client(
-        address, protocol.agreement(config, facts), name,
-        config.num_new_unrolls,
+        address, protocol.agreement(config, facts),
+        _choose_agent(config.logdir), name, config.num_new_unrolls,
         lambda num_levels: protocol.unroll_layout(config, facts, num_levels),
         security)
 
   return make_client
+
+
+def _choose_agent(logdir):
+  """Returns what only the agent of this directory is called, at every start.
+
+  Raises:
+    config_lib.ConfigError: It can neither be read nor written.
+  """
+  path = os.path.join(logdir, _FILE)
+  try:
+    if os.path.exists(path):
+      with open(path, 'rb') as f:
+        found = _AGENT.match(f.read(1000))
+      if found:
+        return found[0].decode()
+    agent = secrets.token_hex(16)
+    whole_file.write(path, f'{agent}\n'.encode())
+    return agent
+  except OSError as e:
+    raise config_lib.ConfigError(
+        f'{path}, by which the replay job knows this agent again, cannot be '
+        f'read or written: {errors.first_line(e)}. Remove what hinders it, or '
+        'choose another --logdir.') from e

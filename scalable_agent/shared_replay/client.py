@@ -31,13 +31,15 @@ class Client:
   lost what it had.
   """
 
-  def __init__(self, address, agreement, name, batch_size, layout, security):
+  def __init__(self, address, agreement, agent, name, batch_size, layout,
+               security):
     """Initializes the client; connects with the first call.
 
     Args:
       address: 'host:port' of the replay job.
       agreement: Of `protocol.agreement`.
-      name: Of this agent, unlike all others, the same when it comes back.
+      agent: A string that no other agent has, the same when it comes back.
+      name: What the replay job calls this learner in its log.
       batch_size: New unrolls in each of its batches.
       layout: A function of the number of levels that returns the `wire.Layout`
         of unrolls.
@@ -49,8 +51,8 @@ class Client:
     self._link = link_lib.Link(
         address, protocol.SERVICE, link_lib.Ends('replay job', 'learner'),
         security,
-        dict(agreement=agreement, name=name[-protocol.MAX_NAME:],
-             batch_size=batch_size),
+        dict(agreement=agreement, agent=agent,
+             name=name[-protocol.MAX_NAME:], batch_size=batch_size),
         self._read_hello, [], ['Insert', 'Draw', 'Episode', 'Fetch'],
         protocol.max_message_bytes(self._layout))
     self._sender = unroll_sender.UnrollSender(

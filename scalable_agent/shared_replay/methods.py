@@ -69,7 +69,7 @@ class Methods:
     self._layout = layout
     self._contents = contents
     self._calls = calls
-    self._agents = collections.OrderedDict()  # Number by name.
+    self._agents = collections.OrderedDict()  # Number by what it says it is.
     self._num_agents = 0
     self._pace = pace_lib.Pace(num_agents)
     # When the last of those that were awaited began; infinite before the first.
@@ -128,14 +128,17 @@ class Methods:
         self._agreement, request.get('agreement'), protocol.US, protocol.THEM)
     if difference:
       raise Refused(grpc.StatusCode.FAILED_PRECONDITION, difference)
-    name, batch_size = request.get('name'), request.get('batch_size')
-    if not (isinstance(name, str) and len(name) <= protocol.MAX_NAME and
+    agent, name = request.get('agent'), request.get('name')
+    batch_size = request.get('batch_size')
+    if not (all(isinstance(text, str) and len(text) <= protocol.MAX_NAME
+                for text in (agent, name)) and
             is_int(batch_size, 1, protocol.MAX_BATCH + 1)):
-      raise bad('expected a name and the size of batches')
-    agent = self._number_of(name)
+      raise bad('expected an agent, a name and the size of batches')
+    number_of_agent = self._number_of(agent)
     number = request.get('session')
     is_ours = request.get('run') == self._run and is_int(number)
-    member = pace_lib.Member(remote_protocol.quote(name), agent, batch_size)
+    member = pace_lib.Member(
+        remote_protocol.quote(name), number_of_agent, batch_size)
     if not (is_ours and self.sessions.find_again(number, member)):
       number = self.sessions.add(member)
       if number is None:
@@ -144,17 +147,17 @@ class Methods:
       logging.info('Learner %s has joined, from %s', member.name, call.address)
     return json.dumps(dict(
         run=self._run, session=number, levels=self._levels,
-        agent=agent)).encode()
+        agent=number_of_agent)).encode()
 
-  def _number_of(self, name):
+  def _number_of(self, agent):
     """Returns the number of an agent, the same one when it comes back."""
-    if name not in self._agents:
+    if agent not in self._agents:
       self._num_agents += 1
-      self._agents[name] = self._num_agents
+      self._agents[agent] = self._num_agents
       if len(self._agents) > _MAX_AGENTS:
         self._agents.popitem(last=False)
-    self._agents.move_to_end(name)
-    return self._agents[name]
+    self._agents.move_to_end(agent)
+    return self._agents[agent]
 
   # -- Insert ------------------------------------------------------------------
 

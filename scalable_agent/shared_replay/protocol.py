@@ -24,7 +24,7 @@ from scalable_agent import config as config_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import wire
 
-VERSION = 1
+VERSION = 2
 SERVICE = 'scalable_agent.Replay'
 US, THEM = 'the replay job', 'the learner'
 MAX_DRAWN = 1 << 16

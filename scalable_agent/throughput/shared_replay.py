@@ -73,7 +73,7 @@ def _make_client(shape, port, name):
   layout = _layout(shape)
   # So large a batch that nobody waits for another: that is not measured.
   return client_lib.Client(
-      f'localhost:{port}', _AGREEMENT, name, protocol.MAX_BATCH,
+      f'localhost:{port}', _AGREEMENT, name, name, protocol.MAX_BATCH,
       lambda unused_num_levels: layout, _SECURITY)
 
 

@@ -313,7 +313,7 @@ def test_a_stalled_agent_holds_the_others_and_a_dead_one_does_not(caplog):
     thread.result()
     assert job.num_inserted == 8 + 80
     fast.close()
-  assert 'Learner "slow" is gone or silent' in caplog.text
+  assert 'Learner "host:slow" is gone or silent' in caplog.text
 
 
 def test_who_is_silent_for_long_holds_nobody(monkeypatch, caplog):
@@ -334,7 +334,7 @@ def test_who_is_silent_for_long_holds_nobody(monkeypatch, caplog):
       remote_parts.wait_until(lambda: job.num_inserted >= 24)
       replay_parts.insert(slow, _unrolls([2]))
       thread.result()
-  assert '1 of 2 learners wait, since learner "slow"' in caplog.text
+  assert '1 of 2 learners wait, since learner "host:slow"' in caplog.text
 
 
 def test_agents_that_will_come_are_waited_for_at_the_start():

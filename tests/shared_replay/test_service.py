@@ -100,27 +100,28 @@ def test_tls_admits_those_whose_certificate_it_trusts():
 
 def test_hello_answers_who_one_is(raw):
   answers = [json.loads(raw.answers(
-      'Hello', replay_parts.hello_message(name=name))[1][0])
+      'Hello', replay_parts.hello_message(agent=name))[1][0])
              for name in ('x', 'y', 'x')]
   assert len({a['session'] for a in answers}) == 3
   assert answers[0]['agent'] == answers[2]['agent'] != answers[1]['agent']
   assert answers[0]['levels'] == remote_parts.LEVELS
   code, again = raw.answers('Hello', replay_parts.hello_message(
-      name='x', run=answers[0]['run'], session=answers[0]['session']))
+      agent='x', run=answers[0]['run'], session=answers[0]['session']))
   assert code == _OK and json.loads(again[0]) == answers[0]
 
 
 @pytest.mark.parametrize('changes', [
-    dict(name=None), dict(name=3), dict(name='x' * 501), dict(batch_size=0),
+    dict(name=None), dict(name=3), dict(name='x' * 501), dict(agent=None),
+    dict(agent=3), dict(agent='x' * 501), dict(batch_size=0),
     dict(batch_size='3'), dict(batch_size=True), dict(batch_size=1 << 21)])
 def test_a_bad_hello_is_refused(raw, changes):
   code, details = raw.answers('Hello', replay_parts.hello_message(**changes))
-  assert code == _INVALID and 'expected a name and the size' in details
+  assert code == _INVALID and 'expected an agent, a name and the size' in details
 
 
 @pytest.mark.parametrize('agreement, what', [
     (None, 'says nothing'), ([], 'says nothing'),
-    ({}, 'the version of the protocol is 1 at the replay job, null at the')])
+    ({}, 'the version of the protocol is 2 at the replay job, null at the')])
 def test_who_does_not_agree_is_refused(raw, agreement, what):
   code, details = raw.answers(
       'Hello', replay_parts.hello_message(agreement=agreement))
@@ -239,7 +240,7 @@ def test_who_does_not_read_its_answers_holds_little(monkeypatch):
       # The first is what a message may take that comes in.
       assert max(largest[1:]) < (1 << 16) + replay_parts.layout().num_bytes
       # Others are served meanwhile.
-      other = raw.hello(name='other')
+      other = raw.hello(agent='other')
       assert raw.answers('Draw', protocol.encode_draw(other, 5))[0] == _OK
       stream.cancel()
 
@@ -249,7 +250,7 @@ def test_agents_that_are_forgotten_get_another_number(monkeypatch):
   with replay_parts.Job() as job, replay_parts.Raw(job.port) as raw:
     agents = []
     for name in ('a', 'b', 'a', 'c', 'a', 'b'):
-      _, answer = raw.answers('Hello', replay_parts.hello_message(name=name))
+      _, answer = raw.answers('Hello', replay_parts.hello_message(agent=name))
       agents.append(json.loads(answer[0])['agent'])
     assert agents[0] == agents[2] == agents[4]
     assert len(set(agents)) == 4
