@@ -1,3 +1,5 @@
+import json
+import os
 import sys
 import types
 
@@ -480,3 +482,67 @@ def test_what_cannot_be_shown_is_refused(make_shown, cls, kwargs, message):
   with pytest.raises(PoolError, match=(
       f'^gym:Shown-v0 cannot be shown: {message}$')):
     make_shown(cls, observation_space=_VECTOR, **kwargs)
+
+
+# -- What actions mean --------------------------------------------------------
+
+
+class Named(FakeEnvironment):
+  """Says what its actions mean."""
+
+  def __init__(self, names):
+    super().__init__(_VECTOR, start=1)
+    self._names = names
+
+  def get_action_meanings(self):
+    return self._names
+
+
+class _Fewer(gymnasium.Wrapper):
+
+  def __init__(self, environment):
+    super().__init__(environment)
+    self.action_space = gymnasium.spaces.Discrete(2, start=1)
+
+
+class _Exchanged(gymnasium.ActionWrapper):
+
+  def action(self, action):
+    return 4 - action
+
+
+@pytest.mark.parametrize('wrap, names, expected', [
+    (lambda environment: environment, ['STAY', 'UP', 'DOWN'],
+     ['STAY', 'UP', 'DOWN']),
+    (gymnasium.wrappers.RecordEpisodeStatistics, ['STAY', 'UP', 'DOWN'],
+     ['STAY', 'UP', 'DOWN']),
+    (lambda environment: environment, ['STAY', 'UP'], ['1', '2', '3']),
+    (_Fewer, ['STAY', 'UP'], ['1', '2']),
+    (_Exchanged, ['STAY', 'UP', 'DOWN'], ['1', '2', '3'])])
+def test_actions_have_names_where_these_are_sure(
+    monkeypatch, wrap, names, expected):
+  """Those of a wrapped environment may be of other actions."""
+  monkeypatch.setattr(gym.gym_ids, 'make', lambda _: wrap(Named(names)))
+  described = gym.make_described_actions('gym:Named-v0')
+  assert described.num_actions == len(expected)
+  (text,) = described.initial()
+  assert json.loads(text.tobytes()) == [
+      [name, number] for number, name in enumerate(expected, 1)]
+
+
+def test_actions_are_described_where_environments_play(tmp_path, monkeypatch):
+  """Some cannot be made in a process that has loaded TensorFlow."""
+  (tmp_path / 'with_an_engine.py').write_text(
+      'import os\nimport gymnasium\n'
+      'def make():\n'
+      f'  if os.getpid() == {os.getpid()}: raise RuntimeError("no\\nengine")\n'
+      '  return gymnasium.make("CartPole-v1")\n'
+      'def fail(): raise RuntimeError("no\\nengine")\n'
+      'gymnasium.register("Engine-v0", make)\n'
+      'gymnasium.register("Broken-v0", fail)\n')
+  monkeypatch.syspath_prepend(tmp_path)
+  assert gym.find_actions('gym:with_an_engine:Engine-v0') == [
+      ('0', 0), ('1', 1)]
+  with pytest.raises(PoolError, match='no engine') as error:
+    gym.find_actions('gym:with_an_engine:Broken-v0')
+  assert '\n' not in str(error.value)
