@@ -30,8 +30,8 @@ class Values:
     Args:
       row: The first row, an int.
       values: Arrays [T+1, ...].
-      begin: The first value to write. Unless `row` is the first of its lane,
-        the value before it is that of the row before.
+      begin: The first value to write. Unless it is 0, or `row` is the first of
+        its lane, the value before it is that of the row before.
       end: The value after the last one to write.
     """
     self._values[row:row + end - begin] = values[begin:end]
@@ -53,7 +53,8 @@ class StackedFrames:
 
   The newest frame is enough of a stack that follows from the one in the row
   before. Others are kept whole: the first of each lane, which may be all that
-  is left of its environment, and those with which a game begins.
+  is left of its environment, those after a gap, and those with which a game
+  begins.
   """
 
   def __init__(self, num_rows, lane_length, shape):
@@ -67,7 +68,7 @@ class StackedFrames:
     self._lane_length = lane_length
     self._newest = _allocate((num_rows, *shape[:2]), np.uint8)
     self._whole = [{} for _ in range(num_rows // lane_length)]
-    # Those of games that begin come on top.
+    # Those of gaps, and of games that begin, come on top.
     self.nbytes = self._newest.nbytes + len(self._whole) * int(np.prod(shape))
 
   def write(self, row, values, begin, end):
@@ -77,7 +78,8 @@ class StackedFrames:
     if place == 0:
       whole.clear()
     for i in range(begin, end):
-      if place == 0 or not frame_stacks.follows(values[i - 1], values[i]):
+      begins = i == 0 or place == 0
+      if begins or not frame_stacks.follows(values[i - 1], values[i]):
         whole[place] = values[i].copy()
       place += 1
     self._newest[row:row + end - begin] = values[begin:end, ..., -1]

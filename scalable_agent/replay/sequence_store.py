@@ -37,11 +37,18 @@ def lane_length(num_steps, unroll_length):
 
 
 class _Run:
-  """Entries of an environment without a gap, from the start of a lane on."""
+  """Entries of an environment, from the start of a lane on.
+
+  Attributes:
+    length: How many, an int.
+    first: The index of the first one after the last gap.
+    lanes: The numbers of the last two lanes, a list.
+    added: The number of the last unroll, counted over all environments.
+  """
 
   def __init__(self):
-    self.length = 0
-    self.lanes = []  # The numbers of the last two.
+    self.length = self.first = self.added = 0
+    self.lanes = []
 
 
 class SequenceStore:
@@ -67,7 +74,7 @@ class SequenceStore:
       raise ValueError(
           f'{num_steps} steps are too few for sequences of {unroll_length}, '
           f'expected {2 * self._lane_length} or more.')
-    self._num_begun = 0
+    self._num_begun = self._num_added = 0
     self._runs = {}  # By stream.
     self._is_crowded = False
     # Of the lanes that have rows: the number of the lane that goes on from it,
@@ -112,11 +119,15 @@ class SequenceStore:
     values = tree.flatten(entries)
     if not self._columns:
       self._allocate(unroll, entries, values)
-    run = self._runs.get(unroll.stream)
-    begin = int(bool(run) and self._continues(run, values))
-    if not begin:
-      run = self._runs[unroll.stream] = _Run()
+    is_new = unroll.stream not in self._runs
+    run = self._runs.setdefault(unroll.stream, _Run())
+    self._num_added += 1
+    run.added = self._num_added
+    if is_new:
       self._warn_if_crowded()
+    begin = int(not is_new and self._continues(run, values))
+    if not begin:
+      run.first = run.length
     values.append(np.full([len(values[0])], unroll.policy_version, np.int64))
 
     old_length, removed = run.length, []
@@ -130,8 +141,8 @@ class SequenceStore:
         column.write(row, a, begin, end)
       run.length += end - begin
       begin = end
-    starts = np.arange(max(old_length + 1 - self._num_entries, 0),
-                       max(run.length + 1 - self._num_entries, 0))
+    starts = np.arange(max(old_length + 1 - self._num_entries, run.first),
+                       max(run.length + 1 - self._num_entries, run.first))
     keys = self._positions(run, starts)
     return (keys[keys >= self.first_position],
             np.concatenate([np.zeros([0], np.int64), *removed]))
@@ -164,14 +175,18 @@ class SequenceStore:
 
   def _warn_if_crowded(self):
     # A lane that is full, and one that fills.
-    if self._is_crowded or 2 * len(self._runs) <= self._num_lanes:
+    most = self._num_lanes // 2
+    if self._is_crowded or len(self._runs) <= most:
+      return
+    # Others are gone, and what they have left makes room in its turn.
+    since = self._num_added - 2 * most
+    if sum(run.added > since for run in self._runs.values()) <= most:
       return
     self._is_crowded = True
     logging.warning(
         'More than %d environments write into replay, and push each other out. '
         'It is kept in lanes of %d steps of an environment, of which each '
-        'needs two: raise --replay_steps.', self._num_lanes // 2,
-        self._lane_length)
+        'needs two: raise --replay_steps.', most, self._lane_length)
 
   def _begin_lane(self, run, unroll):
     """Lets a run go on in a new lane; returns the positions that are gone."""

@@ -25,6 +25,10 @@ class _Games:
         np.random.default_rng(name), num_entries, _SIZE, _SIZE, breaks)
     self._step = 0
 
+  def lose_an_unroll(self):
+    self._stream.lose_an_unroll()
+    self._step += _T
+
   def unroll(self):
     unroll = self._stream.unroll()
     observation = self._stacks[self._step:self._step + _T + 1]
@@ -62,6 +66,23 @@ def test_stacks_come_out_as_they_went_in(turns, num_lanes, breaks):
   num_entries = _T * len(turns) + len(set(turns))
   if num_entries <= (num_lanes - 1) * _LANE and len(set(turns)) == 1:
     assert len(keys) == num_entries - _T
+
+
+def test_a_stack_after_a_gap_does_not_follow_from_that_before():
+  """Not even if it would from the last of its unroll, as a still image does."""
+  store = sequence_store.SequenceStore(4 * _LANE, _T, has_stacks=True)
+  game, keys = _Games(0, 7 * _T + 1, ()), []
+  for step, stack in enumerate(game._stacks):
+    stack[:] = step // (3 * _T)
+  for unroll in range(7):
+    if unroll % 3 < 2:
+      keys += store.add(game.unroll())[0].tolist()
+    else:
+      game.lose_an_unroll()
+  # Of two unrolls, two, and one.
+  assert len(keys) == 2 * (_T + 1) + 1
+  for unroll in store.read(np.array(keys)):
+    game.check(unroll)
 
 
 def test_no_key_is_lost_for_want_of_frames_before_it():

@@ -105,6 +105,33 @@ def test_the_oldest_lane_makes_room_whoever_it_is_of():
   assert mine == [[100_002, 100_003, 100_004]]
 
 
+def test_a_gap_takes_no_lane():
+  """Where each unroll is by itself, all rows are written even so."""
+  store, stream = _store(8), streams_lib.Stream(1, _T)
+  keys = set()
+  for _ in range(200):
+    added, removed = store.add(stream.unroll())
+    keys = keys - set(removed) | set(added)
+    stream.lose_an_unroll()
+  starts = [values[0] for values in _check(store, np.array(sorted(keys)))]
+  assert (np.diff(starts) == 2 * _T).all()
+  # 600 entries fill 75 lanes, of which 8 are kept.
+  assert len(starts) == 8 * _LANE // (_T + 1)
+
+
+def test_environments_that_are_gone_push_nobody_out(caplog):
+  """However many there were: what they left makes room in its turn."""
+  store = _store(20)
+  streams = [streams_lib.Stream(i, _T) for i in range(3)]
+  for _ in range(30):
+    for stream in streams:
+      for _ in range(3):
+        store.add(stream.unroll())
+      stream.replace()
+    assert not caplog.records
+  assert len(store._runs) > 10
+
+
 def test_environments_that_push_each_other_out_are_told_of_once(caplog):
   """As actor jobs may bring, of which the learner does not know how many."""
   store = _store(6)
