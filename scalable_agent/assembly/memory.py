@@ -70,7 +70,6 @@ def step_bytes(config, facts):
       config.replay_steps, config.unroll_length))
   return (sum(a.nbytes for a in tree.flatten(entry)) + whole -
           _repeated_bytes(config, entry) +
-          np.dtype(np.int64).itemsize +  # Its policy version.
           prioritized_sequences.TREE_BYTES_PER_STEP)
 
 

@@ -128,8 +128,6 @@ class SequenceStore:
     begin = int(not is_new and self._continues(run, values))
     if not begin:
       run.first = run.length
-    values.append(np.full([len(values[0])], unroll.policy_version, np.int64))
-
     old_length, removed = run.length, []
     while begin < len(values[0]):
       place = run.length % self._lane_length
@@ -155,7 +153,6 @@ class SequenceStore:
         columns.StackedFrames(self.num_rows, self._lane_length, a.shape[1:])
         if any(a is stack for stack in stacks) else
         columns.Values(self.num_rows, a.shape[1:], a.dtype) for a in values]
-    self._columns.append(columns.Values(self.num_rows, (), np.int64))
 
   def _continues(self, run, values):
     """Whether entry 0 is the last of a run."""
@@ -214,7 +211,8 @@ class SequenceStore:
         gone.
 
     Returns:
-      A list of K `ActorOutput`s of T + 1 entries, whose core states are zeros.
+      A list of K `ActorOutput`s of T + 1 entries, whose core states are zeros,
+      without policy version and stream.
     """
     numbers, places = np.divmod(positions, self._lane_length)
     following = self._next[numbers % self._num_lanes]
@@ -224,14 +222,12 @@ class SequenceStore:
     lanes = np.where(lanes_on, following[:, np.newaxis],
                      numbers[:, np.newaxis]) % self._num_lanes
     rows = lanes * self._lane_length + places
-    *values, versions = [column.read(rows) for column in self._columns]
+    values = [column.read(rows) for column in self._columns]
     unrolls = []
     for i, lane in enumerate(lanes[:, 0]):
       env_outputs, agent_outputs = tree.unflatten_as(
           self._nest, [a[i] for a in values])
       unrolls.append(trajectories.ActorOutput(
           level_name=self._level_names[lane], agent_state=self._agent_state,
-          env_outputs=env_outputs, agent_outputs=agent_outputs,
-          # Entry 0 may be of the unroll before.
-          policy_version=versions[i, 1], stream=self._streams[lane]))
+          env_outputs=env_outputs, agent_outputs=agent_outputs))
     return unrolls

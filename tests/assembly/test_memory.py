@@ -382,8 +382,8 @@ def test_the_memory_of_steps_is_said(machine, caplog):
   machine(2**40)
   with caplog.at_level('INFO'):
     memory.check(_reactor(), _agent(_FRAMES), _FRAMES)
-  assert ('Replay will take 7.21 GB of memory when it is full: '
-          '--replay_steps=1000000 steps of 7.21 kB.') in caplog.text
+  assert ('Replay will take 7.2 GB of memory when it is full: '
+          '--replay_steps=1000000 steps of 7.2 kB.') in caplog.text
 
 
 def test_more_steps_than_fit_are_refused(machine):
@@ -392,7 +392,7 @@ def test_more_steps_than_fit_are_refused(machine):
     memory.check(_reactor(), _agent(_FRAMES), _FRAMES)
   message = str(caught.value)
   assert message.startswith(
-      '--replay_steps=1000000 cannot work: its steps of 7.21 kB')
+      '--replay_steps=1000000 cannot work: its steps of 7.2 kB')
   most = int(message.rpartition('The largest value that fits is ')[2][:-1])
   assert 400_000 < most < 444_000
   memory.check(_reactor(replay_steps=most), _agent(_FRAMES), _FRAMES)
@@ -405,7 +405,7 @@ def test_steps_have_to_fit_into_what_others_leave_free(machine, caplog):
     memory.check(_reactor(), _agent(_FRAMES), _FRAMES)
   message = str(caught.value)
   assert message.startswith(
-      '--replay_steps=1000000 cannot work: its steps of 7.21 kB take 7.21 GB, '
+      '--replay_steps=1000000 cannot work: its steps of 7.2 kB take 7.2 GB, '
       'and this machine or container has 64 GB of memory, of which 8 GB are '
       'free. A fifth is for the rest. ')
   most = int(message.rpartition('The largest value that fits is ')[2][:-1])

@@ -62,7 +62,7 @@ def test_stacks_come_out_as_they_went_in(turns, num_lanes, breaks):
     keys = keys - set(removed) | set(added)
   drawn = store.read(np.array(sorted(keys), int))
   for unroll in drawn:
-    games[unroll.stream[0]].check(unroll)
+    games[int(unroll.level_name.removeprefix('level_'))].check(unroll)
   num_entries = _T * len(turns) + len(set(turns))
   if num_entries <= (num_lanes - 1) * _LANE and len(set(turns)) == 1:
     assert len(keys) == num_entries - _T

@@ -221,13 +221,6 @@ def test_a_nan_is_equal_to_itself():
   assert len(added) == _T
 
 
-def test_versions_are_of_the_first_action():
-  store, stream = _store(4), streams_lib.Stream(1, _T)
-  keys = np.concatenate(
-      [store.add(stream.unroll(version=v))[0] for v in (3, 5, 8)])
-  assert [int(u.policy_version) for u in store.read(keys)] == [3, 3, 5, 5, 8]
-
-
 def test_draws_do_not_change_with_the_store():
   store, stream = _store(2), streams_lib.Stream(1, _T)
   keys, _ = store.add(stream.unroll())
@@ -253,5 +246,5 @@ def test_too_few_steps_are_refused():
 def test_bytes_are_those_of_each_step_once():
   store, stream = _store(4), streams_lib.Stream(1, _T)
   store.add(stream.unroll())
-  # Reward, return, step, end, 2 numbers, action, 2 logits, baseline, version.
-  assert store.nbytes == store.num_rows * (4 + 4 + 4 + 1 + 8 + 4 + 8 + 4 + 8)
+  # Reward, return, step, end, 2 numbers, action, 2 logits, baseline.
+  assert store.nbytes == store.num_rows * (4 + 4 + 4 + 1 + 8 + 4 + 8 + 4)
