@@ -96,6 +96,4 @@ def process_pool_options(config, layout):
       start_timeout_seconds=config.environment_start_timeout_secs,
       num_processes=layout.num_workers,
       minimum_batch_size=layout.minimum_batch_size,
-      maximum_batch_size=layout.maximum_batch_size,
-      # Whoever wants more than one environment at a time wants all of them.
-      timeout_ms=None)
+      maximum_batch_size=layout.maximum_batch_size)

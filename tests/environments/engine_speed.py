@@ -105,7 +105,7 @@ class _Pool:
     self._pool = dmlab.make_pool(
         [FLAGS.level_name] * FLAGS.processes, 0, _HEIGHT, _WIDTH, _REPEATS,
         level_cache_dir=FLAGS.level_cache_dir, num_processes=FLAGS.processes,
-        minimum_batch_size=FLAGS.minimum_batch_size, timeout_ms=None)
+        minimum_batch_size=FLAGS.minimum_batch_size)
     self._chosen = [_actions(seed) for seed in range(FLAGS.processes)]
     num_ready = 0
     while num_ready < FLAGS.processes:

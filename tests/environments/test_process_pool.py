@@ -247,8 +247,7 @@ def test_workers_interrupt_nobody_and_keep_what_was_chosen(
 
 
 def test_slow_environment_does_not_hold_up_fast_ones(make_pool):
-  pool = make_pool([{'seconds': 1000.0}, {}, {}], num_processes=3,
-                   timeout_ms=None)
+  pool = make_pool([{'seconds': 1000.0}, {}, {}], num_processes=3)
   _send_all(pool, _recv_all(pool))
   counts = np.zeros(3, np.int64)
   while counts.max() < 100:
@@ -284,7 +283,7 @@ def test_recv_takes_all_that_is_ready_however_it_was_sent(make_pool):
 
 def test_recv_waits_for_minimum(make_pool):
   pool = make_pool([{'seconds': 0.1 * i} for i in range(4)], num_processes=4,
-                   minimum_batch_size=3, timeout_ms=None)
+                   minimum_batch_size=3)
   outputs = [pool.recv()]
   assert len(outputs[0].ids) >= 3
   if len(outputs[0].ids) == 3:
@@ -295,27 +294,11 @@ def test_recv_waits_for_minimum(make_pool):
 
 def test_recv_does_not_wait_for_what_cannot_come(make_pool):
   pool = make_pool([{}] * 3, num_processes=1, minimum_batch_size=2,
-                   maximum_batch_size=2, timeout_ms=None)
+                   maximum_batch_size=2)
   assert pool.recv().ids.tolist() == [0, 1]
   assert pool.recv().ids.tolist() == [2]
   pool.send([1], [0])
   assert pool.recv().ids.tolist() == [1]
-
-
-def test_recv_gives_up_on_minimum_after_timeout(make_pool):
-  pool = make_pool([{}, {'seconds': 1000.0}], num_processes=2,
-                   minimum_batch_size=2, timeout_ms=300)
-  _send_all(pool, _recv_all(pool))
-  start = time.monotonic()
-  assert pool.recv().ids.tolist() == [0]
-  assert 0.25 < time.monotonic() - start < LONG
-
-
-def test_timeout_counts_from_the_first_ready(make_pool):
-  pool = make_pool([{'seconds': 0.5}, {'seconds': 1000.0}], num_processes=2,
-                   minimum_batch_size=2, timeout_ms=1)
-  _send_all(pool, _recv_all(pool))
-  assert pool.recv().ids.tolist() == [0]
 
 
 def test_maximum_splits_what_is_ready_in_order(make_pool):

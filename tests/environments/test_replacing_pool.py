@@ -292,11 +292,11 @@ def test_several_environments_in_a_process(make_pool):
 
 def test_what_shares_a_process_with_what_hangs_is_replaced_with_it(
     make_pool, caplog):
-  """The other processes go on, although the pool waits for all at first."""
+  """The other processes go on."""
   pool = make_pool(
       [dict(level_name=f'level {i}', failure='hang', episode_length=10**6,
             failing_step=3 if i == 1 else -1) for i in range(4)],
-      'failing', num_processes=2, minimum_batch_size=4, timeout_ms=20)
+      'failing', num_processes=2)
   steps, num_first = np.zeros([4], int), np.zeros([4], int)
   _wait_for_first(pool)
   _set_timeout(pool, 2.5)
@@ -331,8 +331,7 @@ def _wait_for_first(pool):
 
 def test_recv_does_not_wait_for_what_is_made_anew(make_pool):
   pool = make_pool([dict(seed=1, first_seed=1) for _ in range(3)],
-                   'with_slow_successors', minimum_batch_size=3,
-                   timeout_ms=None)
+                   'with_slow_successors', minimum_batch_size=3)
   output = pool.recv()
   pids = dict(zip(output.ids, output.step_output.observation[1][:, 1]))
   os.kill(pids[1], signal.SIGKILL)

@@ -10,11 +10,11 @@ sockets that keep message boundaries; nothing of either outlives the processes.
 """
 
 import array
+import collections
 import json
 import os
 import selectors
 import threading
-import time
 import weakref
 
 import numpy as np
@@ -25,7 +25,6 @@ from scalable_agent.environments import PoolOutput
 from scalable_agent.environments import StepOutput
 from scalable_agent.environments import StepOutputInfo
 from scalable_agent.environments.pools import actions as actions_lib
-from scalable_agent.environments.pools import ready_queue
 from scalable_agent.environments.pools import start_notices
 from scalable_agent.environments.pools import worker as worker_lib
 from scalable_agent.environments.pools import worker_process
@@ -35,8 +34,7 @@ class ProcessPool(Pool):
   """Runs environments in worker processes.
 
   `recv` hands out whatever is ready, as dynamic batches: it waits for
-  `minimum_batch_size` environments, or until `timeout_ms` have passed since
-  the first of them was ready, or until nothing else is being stepped.
+  `minimum_batch_size` environments, or until nothing else is being stepped.
 
   The factory returns an environment with the attributes `num_actions`,
   `observation_spec` (a tuple of `ArraySpec`) and `level_name`, equal among all
@@ -52,7 +50,7 @@ class ProcessPool(Pool):
   """
 
   def __init__(self, factory, kwargs_per_environment, num_processes=None,
-               minimum_batch_size=1, maximum_batch_size=None, timeout_ms=100.0):
+               minimum_batch_size=1, maximum_batch_size=None):
     """Starts the processes and makes all environments.
 
     Args:
@@ -64,7 +62,6 @@ class ProcessPool(Pool):
         one of them at a time.
       minimum_batch_size: See above; at most N.
       maximum_batch_size: Largest batch of `recv`; by default N.
-      timeout_ms: Milliseconds; None waits for the minimum however long.
 
     Raises:
       PoolError: An environment cannot be made, or they differ.
@@ -79,7 +76,6 @@ class ProcessPool(Pool):
       raise ValueError(
           'minimum_batch_size {} is not between 1 and {}'.format(
               self._minimum, min(self._maximum, self.num_environments)))
-    self._timeout = None if timeout_ms is None else timeout_ms / 1000.0
     self.level_names = [
         kwargs.get('level_name', factory) for kwargs in kwargs_per_environment]
     self._factory = factory
@@ -115,11 +111,12 @@ class ProcessPool(Pool):
       # If messages were left for the next `recv`, batches could only become
       # smaller: those of a worker are never larger than what it was sent at a
       # time.
-      has_more, wait = True, self._seconds_until_due()
-      while has_more or wait != 0:
-        has_more = self._poll(wait)
-        wait = self._seconds_until_due()
-      ids = self._ready.take(self._maximum)
+      has_more, is_due = True, self._is_due()
+      while has_more or not is_due:
+        has_more = self._poll(0 if is_due else None)
+        is_due = self._is_due()
+      ids = [self._ready.popleft()
+             for _ in range(min(self._maximum, len(self._ready)))]
       for i in ids:
         self._awaiting[i] = True
       self._num_awaiting += len(ids)
@@ -177,7 +174,8 @@ class ProcessPool(Pool):
     self._awaiting = [False] * self.num_environments
     self._num_awaiting = 0
     self._owner = [None] * self.num_environments
-    self._ready = ready_queue.ReadyQueue()
+    # Whose outputs wait to be handed out, the first one first.
+    self._ready = collections.deque()
     self._buffer = bytearray(worker_lib.MAXIMUM_MESSAGE_BYTES)
     self._arrays = self._actions = None
     self._error = None
@@ -328,7 +326,7 @@ class ProcessPool(Pool):
       ids = array.array('i', content).tolist()
       worker.has_begun = True
       worker.answer(len(ids))
-      self._add_ready(worker.owes_since, ids)
+      self._add_ready(ids)
     elif kind == worker_lib.ALIVE:
       worker.answer(0)
     elif kind == worker_lib.INFO:
@@ -347,8 +345,8 @@ class ProcessPool(Pool):
     worker.info = info
     worker.answer(1)
 
-  def _add_ready(self, now, ids):
-    self._ready.add(now, ids)
+  def _add_ready(self, ids):
+    self._ready.extend(ids)
 
   def _lose(self, unused_worker, text):
     """Deals with a worker that is, or will be, of no use; `text` says why."""
@@ -365,19 +363,13 @@ class ProcessPool(Pool):
       self._selector.unregister(worker.output)
     return False
 
-  def _seconds_until_due(self):
-    """Returns how long to wait for more; None is forever."""
+  def _is_due(self):
+    """Whether there is enough to hand out, or no more to wait for."""
     num_ready = len(self._ready)
-    if not num_ready:
-      return None
     if num_ready >= self._minimum:
-      return 0
+      return True
     num_known = num_ready + self._num_awaiting + self._count_absent()
-    if num_known == self.num_environments:
-      return 0
-    if self._timeout is None:
-      return None
-    return max(0, self._ready.since + self._timeout - time.monotonic())
+    return num_ready > 0 and num_known == self.num_environments
 
   def _count_absent(self):
     """Returns how many are neither ready, nor awaiting, nor being stepped."""

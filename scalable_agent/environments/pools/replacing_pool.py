@@ -90,7 +90,7 @@ class ReplacingProcessPool(process_pool.ProcessPool):
 
   def _take_owed(self, ids):
     """Returns those whose action is not meant for an old environment."""
-    self._ready.add(time.monotonic(), [i for i in ids if i in self._early_ids])
+    self._ready.extend(i for i in ids if i in self._early_ids)
     self._early_ids.difference_update(ids)
     others = [i for i in ids if i not in self._owing_ids]
     self._owing_ids.difference_update(ids)
@@ -101,11 +101,11 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     if self._arrays is not None:
       self._begin(worker)
 
-  def _add_ready(self, now, ids):
+  def _add_ready(self, ids):
     if self._owing_ids:
       self._early_ids.update(self._owing_ids.intersection(ids))
       ids = [i for i in ids if i not in self._owing_ids]
-    self._ready.add(now, ids)
+    super()._add_ready(ids)
 
   def _count_absent(self):
     count = 0
@@ -206,7 +206,7 @@ class ReplacingProcessPool(process_pool.ProcessPool):
 
   def _forget(self, ids):
     """Drops what is known of some environments, a range of ids."""
-    self._ready.remove(ids)
+    self._ready = collections.deque(i for i in self._ready if i not in ids)
     self._owing_ids.difference_update(ids)
     self._owing_ids.update(i for i in ids if self._awaiting[i])
     self._early_ids.difference_update(ids)
