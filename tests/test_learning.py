@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from scalable_agent import vtrace
-from scalable_agent.algorithms import reactor
+from scalable_agent.algorithms import policy_gradients
 from tests.test_experiment import run_main  # pylint: disable=unused-import
 
 pytest.importorskip('gymnasium')
@@ -86,7 +86,7 @@ def test_cartpole_is_learned_by_reactor(tmp_path, run_main):
 
 def test_cartpole_is_not_learned_with_reactors_policy_loss_negated(
     tmp_path, run_main, monkeypatch):
-  gradients = reactor._POLICY_GRADIENTS
+  gradients = policy_gradients.POLICY_GRADIENTS
   right, calls = gradients['beta_loo'], []
 
   def wrong(*args, **kwargs):

@@ -12,8 +12,6 @@ flows through `policy` and nothing else.
 
 import tensorflow as tf
 
-POLICY_GRADIENTS = ('beta_loo', 'tislr')
-
 
 def beta_leave_one_out_loss(policy, action_values, actions, returns,
                             behaviour_log_policy, clip):
@@ -80,3 +78,6 @@ def tislr_loss(policy, action_values, actions, returns, behaviour_log_policy,
       tf.where(ratios > clip, policy - clip * tf.exp(behaviour_log_policy), 0.)
       * (action_values - values))
   return -(weights * taken(log_policy) + tf.reduce_sum(rest * log_policy, -1))
+
+
+POLICY_GRADIENTS = dict(beta_loo=beta_leave_one_out_loss, tislr=tislr_loss)

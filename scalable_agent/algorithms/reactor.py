@@ -84,7 +84,9 @@ def compute_loss(agent, settings, params, target_params, batch):
       tf.nn.log_softmax(value_logits), actions, batch_dims=2)
   # Entries of the targets that are negative count as they are.
   critic_loss = -tf.reduce_sum(targets * taken_log_probs, -1)
-  policy_gradient_loss = _POLICY_GRADIENTS[settings.policy_gradient](
+  policy_gradient_loss_fn = policy_gradients.POLICY_GRADIENTS[
+      settings.policy_gradient]
+  policy_gradient_loss = policy_gradient_loss_fn(
       tf.exp(log_policy),
       tf.tensordot(tf.nn.softmax(value_logits), agent.support, 1), actions,
       tf.tensordot(targets, agent.support, 1), behaviour_log_policy,
@@ -109,7 +111,3 @@ def compute_loss(agent, settings, params, target_params, batch):
       target_clipped=per_step(clipped),
       priority_mean=per_step(priorities),
   ), priorities
-
-
-_POLICY_GRADIENTS = dict(zip(policy_gradients.POLICY_GRADIENTS, (
-    policy_gradients.beta_leave_one_out_loss, policy_gradients.tislr_loss)))
