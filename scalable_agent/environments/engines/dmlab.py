@@ -138,7 +138,7 @@ def make_pool(level_names, seed, height, width, num_action_repeats,
   """Makes a pool.
 
   Args:
-    level_names: A list of N levels.
+    level_names: A list of N levels, by their short names.
     seed: An int; environment i is seeded with `seed + i`.
     height: Of the frame, in pixels.
     width: Of the frame, in pixels.
@@ -147,7 +147,7 @@ def make_pool(level_names, seed, height, width, num_action_repeats,
     runfiles_path: Directory of the engine's own files; '' leaves it to the
       engine to find them.
     level_cache_dir: See `level_cache.LocalLevelCache`; '' for none.
-    is_test: Whether to play the test's levels and episodes.
+    is_test: Whether the levels are those of a test, with its episodes.
     **kwargs: See `ReplacingProcessPool`.
 
   Returns:
@@ -156,9 +156,6 @@ def make_pool(level_names, seed, height, width, num_action_repeats,
   Raises:
     PoolError: A level is unknown, or something that it needs is missing.
   """
-  level_names = [short_name(name) for name in level_names]
-  if is_test:
-    level_names = [test_twin(name) for name in level_names]
   check(level_names, dataset_path)
   return replacing_pool.ReplacingProcessPool(
       __name__ + ':DmLabEnvironment',
