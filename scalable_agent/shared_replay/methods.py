@@ -23,8 +23,8 @@ Refused, bad, is_int = calls_lib.Refused, calls_lib.bad, calls_lib.is_int
 
 # Agents whose number is remembered while they are away.
 _MAX_AGENTS = 1 << 16
-# How long an agent may hold up the others without a word. One that is awaited
-# has as long from when the last one began.
+# How long an agent is awaited, from when the last one began. One that has begun
+# counts for as long as its session is recent.
 PATIENCE_SECONDS = 60.
 # From when on it is said that somebody waits, and how often.
 _LONG_SECONDS = 10.
@@ -261,8 +261,7 @@ class Methods:
     """Lets those go on that wait for somebody who is gone; says who waits."""
     self.sessions.expire()
     heard = {session.about for session in self.sessions.recent()
-             if session.streams and
-             session.was_heard_within(PATIENCE_SECONDS)}
+             if session.streams}
     for member in self._pace.keep(heard):
       logging.info('Learner %s is gone or silent, the others go on without it.',
                    member.name)

@@ -13,6 +13,7 @@ from scalable_agent.environments import ArraySpec
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import protocol as remote_protocol
 from scalable_agent.remote import server as server_lib
+from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.replay import replayed_queue
 from scalable_agent.shared_replay import client as client_lib
 from scalable_agent.shared_replay import methods as methods_lib
@@ -318,7 +319,7 @@ def test_a_stalled_agent_holds_the_others_and_a_dead_one_does_not(caplog):
 
 def test_who_is_silent_for_long_holds_nobody(monkeypatch, caplog):
   caplog.set_level(python_logging.INFO)
-  monkeypatch.setattr(methods_lib, 'PATIENCE_SECONDS', .5)
+  monkeypatch.setattr(sessions_lib, '_RECENT_SECONDS', .5)
   monkeypatch.setattr(methods_lib, '_LONG_SECONDS', .1)
   with replay_parts.Job() as job:
     with replay_parts.client_of(job, 'fast', 1) as fast, (
