@@ -127,7 +127,8 @@ class Client:
         while len(drawn) < count:
           some = self._receive_unrolls('Draw')
           if len(some) > count - len(drawn):
-            raise self._bad(f'{len(some)} unrolls')
+            raise self._bad(
+                f'{len(some)} unrolls, expected {count - len(drawn)} or fewer')
           drawn += some
           if not some:
             break
@@ -226,7 +227,7 @@ class Client:
           break
         left -= len(some)
         if left < 0:
-          raise self._bad('more unrolls')
+          raise self._bad(f'{-left} unrolls more than were asked for')
         found += map(packed_unrolls.pack, some)
     return found if is_whole else None
 
@@ -265,11 +266,11 @@ class Client:
     try:
       return read(answer)
     except wire.WireError as e:
-      raise self._bad(f'what is none: {e}') from e
+      raise self._bad(e) from e
 
   def _bad(self, what):
-    return Refused(f'The replay job at {self._address} sent {what}, other than '
-                   'agreed on.')
+    return Refused(f'The replay job at {self._address} sent a message that is '
+                   f'not as agreed on: {what}.')
 
   def _decode(self, answer, connection):
     about = connection.about

@@ -17,6 +17,7 @@ from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.replay import replayed_queue
 from scalable_agent.shared_replay import client as client_lib
 from scalable_agent.shared_replay import methods as methods_lib
+from scalable_agent.shared_replay import protocol
 from scalable_agent.suites import Facts
 from tests import stacks
 from tests.remote import remote_parts
@@ -410,6 +411,28 @@ def test_what_cannot_be_learned_from_is_refused_with_its_name():
       with pytest.raises(client_lib.Refused, match='env_outputs.reward'):
         replay_parts.insert(client, [unroll])
     assert job.num_inserted == 0
+
+
+def test_a_message_of_the_job_that_is_none_is_described():
+  client = replay_parts.make_client(1)
+  with pytest.raises(client_lib.Refused) as error:
+    client._read(protocol.split, b'8 bytes!')
+  client.close()
+  assert str(error.value) == (
+      'The replay job at 127.0.0.1:1 sent a message that is not as agreed on: '
+      '8 bytes, expected 24.')
+
+
+def test_more_unrolls_than_were_asked_for_are_refused(monkeypatch):
+  """Whichever way they are asked for."""
+  monkeypatch.setattr(client_lib.protocol, 'encode_draw',
+                      lambda session, count, encode=protocol.encode_draw:
+                      encode(session, count + 2))
+  with replay_parts.Job() as job, replay_parts.client_of(job) as client:
+    replay_parts.insert(client, _unrolls(range(9)))
+    with pytest.raises(client_lib.Refused, match=(
+        'agreed on: 5 unrolls, expected 3 or fewer.$')):
+      client.sample(3)
 
 
 def test_agents_may_differ_in_how_they_learn():
