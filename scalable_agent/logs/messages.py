@@ -13,8 +13,8 @@ _UNITS = (('G', 1e9), ('M', 1e6), ('k', 1e3))
 
 def short(number, num_digits=3):
   """Returns a number with few digits, as in 12.3k, and without idle zeros."""
-  unit, size = next((unit for unit in _UNITS if abs(number) >= unit[1]),
-                    ('', 1.))
+  rounded = abs(float(f'{number:.{num_digits - 1}e}'))
+  unit, size = next((unit for unit in _UNITS if rounded >= unit[1]), ('', 1.))
   value = number / size
   digits = num_digits - 1 - (abs(value) >= 10) - (abs(value) >= 100)
   text = f'{value:.{digits}f}'

@@ -33,15 +33,15 @@ def _suite(share):
 
 @pytest.mark.parametrize('number, expected', [
     (0, '0'), (7, '7'), (999, '999'), (1280, '1.28k'), (8000, '8k'),
-    (12_345, '12.3k'), (999_999, '1000k'), (1.5e6, '1.5M'), (2e8, '200M'),
-    (1.14e10, '11.4G')])
+    (12_345, '12.3k'), (999_499, '999k'), (999_500, '1M'), (999_999, '1M'),
+    (1.5e6, '1.5M'), (2e8, '200M'), (-999_999_999, '-1G'), (1.14e10, '11.4G')])
 def test_numbers_have_three_digits(number, expected):
   assert messages.short(number) == expected
 
 
 @pytest.mark.parametrize('number, expected', [
     (2, '2'), (1440, '1.44k'), (12_345_678, '12.35M'), (182_449, '182.4k'),
-    (1e9, '1G'), (float('inf'), 'infG')])
+    (999_500, '999.5k'), (999_999, '1M'), (1e9, '1G'), (float('inf'), 'infG')])
 def test_numbers_have_four_digits_where_asked(number, expected):
   assert messages.short(number, 4) == expected
 
