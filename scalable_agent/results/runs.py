@@ -36,7 +36,8 @@ Clock = collections.namedtuple('Clock', 'frames hours')
 Clock.__doc__ = """How long a run took, all of its starts together.
 
   frames: int64 [N], environment frames, increasing.
-  hours: float64 [N], hours of training until then, without those of starting.
+  hours: float64 [N], hours of training until then. They begin when a start has
+    restored its checkpoint, before environments start and XLA compiles.
 """
 
 Episodes = collections.namedtuple('Episodes', 'frames returns')
