@@ -37,11 +37,11 @@ Line.__doc__ = """The learning curve of an agent on a level.
 """
 
 
-def moving_mean(values, window=WINDOW):
-  """Mean over the last `window` values, of fewer at the start."""
+def moving_mean(values):
+  """Mean over the last `WINDOW` values, of fewer at the start."""
   sums = np.cumsum(np.concatenate([[0.], values]))
   ends = np.arange(1, len(values) + 1)
-  starts = np.maximum(ends - window, 0)
+  starts = np.maximum(ends - WINDOW, 0)
   return (sums[ends] - sums[starts]) / (ends - starts)
 
 
@@ -193,7 +193,7 @@ def _draw_panel(figure, place, level, level_lines, in_hours):
     text.set_parse_math(False)
 
 
-def draw(panels, in_hours=False, columns=_COLUMNS):
+def draw(panels, in_hours=False):
   """Draws learning curves.
 
   Of each agent the mean over the last 100 episodes is a line. With several
@@ -205,12 +205,11 @@ def draw(panels, in_hours=False, columns=_COLUMNS):
   Args:
     panels: A dict of level to what `lines` returns of it; it has one at least.
     in_hours: Whether to draw over the hours of training instead of frames.
-    columns: Panels side by side at the most.
 
   Returns:
     A PNG, bytes.
   """
-  columns = min(columns, len(panels))
+  columns = min(_COLUMNS, len(panels))
   rows = math.ceil(len(panels) / columns)
   height = _HEIGHT + _LEGEND_LINE * max(map(len, panels.values())) + .05
   figure = figure_lib.Figure(figsize=(_WIDTH * columns, height * rows))

@@ -14,9 +14,9 @@ def _episodes(frames, returns):
 
 
 def test_moving_mean_is_over_the_last_values():
-  values = np.random.default_rng(0).normal(size=37)
-  expected = [values[max(i - 9, 0):i + 1].mean() for i in range(37)]
-  np.testing.assert_allclose(curves.moving_mean(values, 10), expected)
+  values = np.random.default_rng(0).normal(size=370)
+  expected = [values[max(i - 99, 0):i + 1].mean() for i in range(370)]
+  np.testing.assert_allclose(curves.moving_mean(values), expected)
 
 
 def test_over_seeds_takes_those_that_got_so_far():
@@ -76,10 +76,11 @@ def _size(png):
 
 
 def test_pictures_grow_with_their_panels():
-  panels = {name: [_line()] for name in ('pong', 'b', 'c')}
-  (width, height), (narrow, high) = (
-      _size(curves.draw(panels, columns=columns)) for columns in (4, 2))
-  assert (2 * width, 2 * height) == (3 * narrow, high)
+  (width, height), (wide, as_high), (widest, high) = (
+      _size(curves.draw({name: [_line()] for name in names}))
+      for names in ('a', 'abc', 'abcde'))
+  assert (wide, as_high) == (3 * width, height)
+  assert (widest, high) == (4 * width, 2 * height)
 
 
 def _dark_rows(png):
