@@ -52,9 +52,6 @@ class Forwarder:
   def write(self, *unused_args):
     """There is nothing to write to."""
 
-  def sync(self):
-    """There is nothing to write to."""
-
   def due(self):
     """Never."""
     return False
