@@ -59,7 +59,7 @@ def origin(score):
     parts.append(f'{score.source}, {_count(score.episodes, "episode")}')
   parts.append(scores_lib.seeds_text(score.runs, score.seeds))
   frames = frames_text(score.frames)
-  if score.total_frames and (score.frames or 0) < score.total_frames:
+  if score.total_frames and score.frames < score.total_frames:
     frames += f' of {messages.short(score.total_frames, 4)}'
     if score.frames < score.trained_frames < score.total_frames:
       frames += f', trained to {messages.short(score.trained_frames, 4)}'
