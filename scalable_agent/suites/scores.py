@@ -9,8 +9,8 @@ from scalable_agent import suites
 # Episodes per level whose mean is its score during training.
 WINDOW = 100
 # What says how good an agent for a suite is, as for the paper's populations
-# (section 5.3 and Appendix G).
-_FITNESS = 'capped_human_normalized_score'
+# (section 5.3, Appendices F and G).
+FITNESS = 'capped_human_normalized_score'
 _MEAN_RETURN = 'mean_return'
 
 Score = collections.namedtuple('Score', 'measure value')
@@ -88,4 +88,4 @@ class RunningScores:
       (returns,) = self._returns.values()
       return Score(_MEAN_RETURN, float(np.mean(returns)))
     scores = self.compute()
-    return Score(_FITNESS, float(scores[_FITNESS])) if scores else None
+    return Score(FITNESS, float(scores[FITNESS])) if scores else None

@@ -10,8 +10,6 @@ from scalable_agent.results import published
 from scalable_agent.suites import scores as suite_scores
 
 _CAP = 100.
-# The paper's fitness, Appendices F and G.
-_SUITE_SCORE = 'capped_human_normalized_score'
 
 
 def make(level_name, score_range):
@@ -36,7 +34,7 @@ def make(level_name, score_range):
         episodes, lambda unused_level, mean: 100. * (mean - low) / (high - low))
   if suites.find(level_name).scores(level_name):
     return lambda episodes: suite_scores.compute(
-        level_name, _returns(episodes)).get(_SUITE_SCORE)
+        level_name, _returns(episodes)).get(suite_scores.FITNESS)
   benchmark, name = published.find(level_name)
   if benchmark is None:
     raise ConfigError(
