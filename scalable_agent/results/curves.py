@@ -12,8 +12,8 @@ from PIL import Image
 from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.results import scores
+from scalable_agent.suites.scores import WINDOW
 
-WINDOW = 100
 _GRID = 400
 _COLUMNS = 4
 # Of a panel, in inches. A panel is as wide as it is on a telephone, so that its

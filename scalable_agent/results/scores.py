@@ -6,9 +6,7 @@ import numpy as np
 
 from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
-
-# Training episodes at the end of a run that make its score without a test.
-WINDOW = 100
+from scalable_agent.suites.scores import WINDOW
 
 Score = collections.namedtuple(
     'Score', 'mean standard_error source frames trained_frames total_frames '
