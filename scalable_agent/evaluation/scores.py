@@ -7,11 +7,11 @@ import os
 
 import numpy as np
 
+from scalable_agent.files import file_names
 from scalable_agent.files import whole_file
 from scalable_agent.results import published
 from scalable_agent.results import tables
 
-FILE = 'test_scores.json'
 # Of a test that has not played all levels yet.
 UNFINISHED_FILE = 'test_scores.unfinished.json'
 
@@ -120,7 +120,7 @@ def write_scores(logdir, levels, frames, suite_scores=()):
     OSError: It cannot be written.
   """
   scores = dict(frames=frames, **dict(suite_scores), levels=levels)
-  _write(os.path.join(logdir, FILE), scores)
+  _write(os.path.join(logdir, file_names.TEST_SCORES), scores)
   with contextlib.suppress(FileNotFoundError):
     os.remove(os.path.join(logdir, UNFINISHED_FILE))
   return scores
@@ -128,7 +128,7 @@ def write_scores(logdir, levels, frames, suite_scores=()):
 
 def check_writing(logdir):
   """Raises OSError if no scores could be written: before what takes long."""
-  whole_file.check(os.path.join(logdir, FILE))
+  whole_file.check(os.path.join(logdir, file_names.TEST_SCORES))
 
 
 def write_unfinished(logdir, test, levels):

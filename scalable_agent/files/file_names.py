@@ -1,6 +1,9 @@
-"""Turns names of levels into names of files."""
+"""Names of files: of test scores, and of what is about a level."""
 
 import re
+
+# In a log directory.
+TEST_SCORES = 'test_scores.json'
 
 
 def of_level(level_name):

@@ -12,6 +12,8 @@ import numpy as np
 
 from scalable_agent import config as config_lib
 from scalable_agent.config import settings as settings_lib
+from scalable_agent.files import file_names
+from scalable_agent.files import log_file
 from scalable_agent.files import log_lines
 from scalable_agent.results import published
 
@@ -112,7 +114,7 @@ def _read_test_scores(logdir):
     A pair: a dict of level to the returns of its episodes, float64 [N], and the
     frames at the test, None if there was none.
   """
-  path = os.path.join(logdir, 'test_scores.json')
+  path = os.path.join(logdir, file_names.TEST_SCORES)
   scores = _read_json(path)
   if not scores:
     return {}, None
@@ -158,7 +160,7 @@ def _parse_finite_episode(line):
   return episode
 
 
-def read_episodes(logdir, name='episodes.csv'):
+def read_episodes(logdir, name=log_file.EPISODES):
   """Reads `episodes.csv`.
 
   Args:
@@ -194,7 +196,7 @@ def _read_clock(logdir):
   frames, seconds = [0], [0.]
   try:
     for metrics in _parse_lines(
-        os.path.join(logdir, 'metrics.jsonl'), log_lines.parse_metrics):
+        os.path.join(logdir, log_file.METRICS), log_lines.parse_metrics):
       last = metrics['frames']
       fps = metrics.get('fps')
       # The seconds in the log begin anew when a run resumes.
@@ -233,7 +235,7 @@ def read(logdir):
     episodes = {}
   evaluations = {}
   with contextlib.suppress(FileNotFoundError):
-    evaluations = read_episodes(logdir, 'evaluations.csv')
+    evaluations = read_episodes(logdir, log_file.EVALUATIONS)
   tested, tested_frames = _read_test_scores(logdir)
   last_frames, clock = _read_clock(logdir)
   ends = [e.frames[-1] for e in episodes.values()] + [last_frames]

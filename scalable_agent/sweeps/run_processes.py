@@ -24,6 +24,7 @@ from absl import logging
 from scalable_agent import suites
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.checkpoints import chosen_checkpoint
+from scalable_agent.files import file_names
 from scalable_agent.files import locks
 from scalable_agent.files import log_file
 from scalable_agent.files import log_lines
@@ -62,7 +63,7 @@ def is_trained(config):
 def is_tested(config):
   """Whether a `config.Config`'s checkpoint has been tested enough."""
   try:
-    with open(os.path.join(config.logdir, 'test_scores.json')) as f:
+    with open(os.path.join(config.logdir, file_names.TEST_SCORES)) as f:
       scores = json.load(f)
     return scores['frames'] == chosen_checkpoint.frames(config) and all(
         scores['levels'][level]['num_episodes'] >= config.test_num_episodes
