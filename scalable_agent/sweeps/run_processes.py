@@ -241,9 +241,13 @@ class ManagedRun:
       os.close(lock)
     self.state = 'running'
 
+  def _is_elsewhere(self):
+    return any(locks.is_held(os.path.join(self.logdir, name))
+               for name in (logdir_lib.LOCK_FILE, _LOCK_FILE))
+
   def _acquire(self):
     """Returns the lock's file descriptor, None if somebody else has the run."""
-    if locks.is_held(os.path.join(self.logdir, logdir_lib.LOCK_FILE)):
+    if self._is_elsewhere():
       return None
     try:
       return locks.acquire(os.path.join(self.logdir, _LOCK_FILE))
@@ -253,9 +257,7 @@ class ManagedRun:
   def poll(self):
     """Takes note if the process has ended."""
     if self.state == 'elsewhere':
-      lock = self._acquire()
-      if lock is not None:
-        os.close(lock)
+      if not self._is_elsewhere():
         self.state = 'done' if self._is_done() else 'waiting'
     elif self.state == 'running' and self._process.poll() is not None:
       was_told, self.is_told = self.is_told, False

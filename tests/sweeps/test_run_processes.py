@@ -214,11 +214,13 @@ def test_is_trained(tmp_path):
   assert not run_processes.is_trained(config)
 
 
-def test_a_run_that_trains_elsewhere_is_waited_for(tmp_path):
-  """Also one that somebody has started by hand."""
+@pytest.mark.parametrize('name', [logdir_lib.LOCK_FILE, 'launcher.lock'])
+def test_a_run_that_is_elsewhere_is_waited_for(tmp_path, monkeypatch, name):
+  """Also one that somebody has started by hand; and no lock is in its way."""
   run = _make_run(tmp_path, _SUCCEED)
-  lock = locks.acquire(os.path.join(run.logdir, logdir_lib.LOCK_FILE))
+  lock = locks.acquire(os.path.join(run.logdir, name))
   run.start()
+  monkeypatch.delattr(locks, 'acquire')
   assert run.state == 'elsewhere'
   run.poll()
   assert run.state == 'elsewhere'
