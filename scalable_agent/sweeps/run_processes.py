@@ -29,14 +29,18 @@ from scalable_agent.files import locks
 from scalable_agent.files import log_file
 from scalable_agent.files import log_lines
 from scalable_agent.process import errors
+from scalable_agent.process import timing
 from scalable_agent.training import logdir as logdir_lib
 
 MAX_RETRIES = 2
 _LOCK_FILE = 'launcher.lock'
 RECENT_EPISODES = 100
 _POLL_SECONDS = .2
+_WAIT_SECONDS = .05
 # Until a start that has failed is tried again: a disk may be full for a while.
 _REST_SECONDS = 30.
+# How long a process may take to end once it is told to: more than a save.
+_GRACE_SECONDS = 300.
 _TAIL_BYTES = 1 << 16
 # From Linux's <sys/prctl.h>. Looked up here, since little is allowed between
 # fork and exec.
@@ -177,6 +181,7 @@ class ManagedRun:
     self._is_done = is_done
     self._before = _end_with_parent if ends_with_parent else None
     self._process = None
+    self._told = None
     self._start_error = ''
     self._rests_until = -math.inf
     self.state = 'done' if is_done() else 'waiting'
@@ -228,6 +233,7 @@ class ManagedRun:
         self.state = 'done'
         return
       command = self._prepare()
+      self._told = None
       with open(self.output_path, 'ab') as output:
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
@@ -259,7 +265,10 @@ class ManagedRun:
     if self.state == 'elsewhere':
       if not self._is_elsewhere():
         self.state = 'done' if self._is_done() else 'waiting'
-    elif self.state == 'running' and self._process.poll() is not None:
+    elif self.state == 'running':
+      if self._process.poll() is None:
+        self._kill_if_late()
+        return
       was_told, self.is_told = self.is_told, False
       if self._is_done():
         self.state = 'done'
@@ -277,15 +286,25 @@ class ManagedRun:
     self.state = 'waiting' if self.crashes <= MAX_RETRIES else 'failed'
 
   def terminate(self):
-    """Lets the process, if there is one, save and end."""
+    """Lets the process, if there is one, save and end; it is killed if not."""
     if self.state == 'running' and not self.is_told:
-      self.is_told = True
+      self.is_told, self._told = True, timing.Waited()
       self._process.terminate()
+
+  def _kill_if_late(self):
+    if self._told and self._told.seconds() >= _GRACE_SECONDS:
+      logging.warning(
+          '%s has not ended %g s after it was told to, and is killed. What it '
+          'has not saved is lost.', self.name, _GRACE_SECONDS)
+      self._told = None
+      self._process.kill()
 
   def wait(self):
     """Waits for the process, if there is one."""
     if self.state == 'running':
-      self._process.wait()
+      while self._process.poll() is None:
+        self._kill_if_late()
+        time.sleep(_WAIT_SECONDS)
       self.is_told = False
       self.state = 'done' if self._is_done() else 'waiting'
 

@@ -295,6 +295,38 @@ def test_a_run_that_is_told_to_leave_has_not_crashed(tmp_path):
   assert run.crashes == 0
 
 
+_DEAF = 'trap "" TERM; touch ready; for i in {1..400}; do sleep .05; done'
+
+
+def test_a_run_that_does_not_leave_is_killed(tmp_path, monkeypatch, caplog):
+  """And has crashed; otherwise it would keep its place for ever."""
+  monkeypatch.setattr(run_processes, '_GRACE_SECONDS', .3)
+  run = _make_run(
+      tmp_path, f'if [ -e ready ]; then {_SUCCEED}; exit; fi; {_DEAF}')
+  told = []
+
+  def tell():
+    if (tmp_path / 'a' / 'ready').exists() and not told:
+      told.append(time.monotonic())
+      run.terminate()
+
+  _run([run], on_poll=tell)
+  assert time.monotonic() - told[0] < 10
+  assert (run.state, run.crashes) == ('done', 1)
+  assert ['a has not ended 0.3 s after it was told to, and is killed. What it '
+          'has not saved is lost.'] == caplog.messages
+
+
+def test_a_stop_does_not_wait_for_ever(tmp_path, monkeypatch, caplog):
+  monkeypatch.setattr(run_processes, '_GRACE_SECONDS', .3)
+  run, stop = _make_run(tmp_path, _DEAF), signals.Stop()
+  begin = time.monotonic()
+  _run([run], stop=stop, on_poll=lambda: (tmp_path / 'a' / 'ready').exists() and
+       stop.set())
+  assert time.monotonic() - begin < 10
+  assert run.state == 'waiting' and 'is killed' in caplog.text
+
+
 _STARTER = '''
 import sys, time
 from scalable_agent.sweeps import run_processes
