@@ -51,7 +51,8 @@ class ReactorSettings:
                      'it has to be more than 0 and less than 1'), **_OF)
   num_atoms: int = setting(
       51, 'Atoms of the distributions of returns.', _NETWORK,
-      settings.Check(lambda value: value >= 2, 'it has to be 2 or more'), **_OF)
+      settings.Check(lambda value: 2 <= value <= 10_000,
+                     'it has to be from 2 to 10000'), **_OF)
   v_min: float = setting(
       -10., 'Smallest discounted return of clipped rewards that distributions '
       'can tell apart. gym: has to be given.', _NETWORK, **_OF)

@@ -110,6 +110,7 @@ def test_gym_needs_a_range_of_returns(given):
     (('--policy_uniform=0',), '--policy_uniform=0.0'),
     (('--replay_uniform=0',), '--replay_uniform=0.0'),
     (('--num_atoms=1',), '--num_atoms=1'),
+    ((f'--num_atoms={10**19}',), f'--num_atoms={10**19}'),
     (('--momentum=1',), '--momentum=1.0'), (('--decay=1',), '--decay=1.0'),
     (('--frame_stack=2',), '--frame_stack=2'),
     (('--steps_per_update=inf',), '--steps_per_update=inf')])
