@@ -54,9 +54,14 @@ def resolve_trial(values, given, may_differ=()):
   found = logdir_lib.read_config(config.logdir, config.mode)
   if not found or config.mode != 'train':
     return config
-  # Runs may become longer, if all do.
-  found['total_environment_frames'] = max(
-      found['total_environment_frames'], config.total_environment_frames)
+  # What it does not say is taken to be alike.
+  found = dict(dict(total_environment_frames=config.total_environment_frames,
+                    seed=config.seed), **found)
+  total = found['total_environment_frames']
+  if isinstance(total, int):
+    # Runs may become longer, if all do.
+    found['total_environment_frames'] = max(
+        total, config.total_environment_frames)
   # Through JSON, so that tuples compare as the lists they were written as.
   asked = json.loads(config_lib.resolve(values, given).to_json())
   was, now = (

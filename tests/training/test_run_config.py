@@ -177,3 +177,19 @@ def test_a_broken_configuration_is_named(tmp_path, content, expected):
   with pytest.raises(config_lib.ConfigError, match=expected) as caught:
     _resolve(tmp_path)
   assert '\n' not in str(caught.value)
+
+
+def test_a_trial_goes_on_where_its_configuration_says_little(tmp_path):
+  """What is missing there is as it is asked for."""
+  _begin(tmp_path, level_name='pong', total_environment_frames=1000)
+  path = tmp_path / 'config.json'
+  values = dict(level_name='pong', logdir=str(tmp_path), seed=9,
+                total_environment_frames=1000)
+  written = json.loads(path.read_text())
+  del written['seed'], written['total_environment_frames']
+  path.write_text(json.dumps(written))
+  config = run_config.resolve_trial(values, values.keys())
+  assert (config.seed, config.total_environment_frames) == (9, 1000)
+  path.write_text(json.dumps(dict(written, total_environment_frames='x')))
+  with pytest.raises(config_lib.ConfigError, match='was begun with x'):
+    run_config.resolve_trial(values, values.keys())
