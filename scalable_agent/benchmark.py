@@ -101,6 +101,10 @@ def _config():
     raise config_lib.ConfigError(
         'The benchmark measures a run that trains and is one process: leave '
         '--mode, --task and --job_name.')
+  if config.replay_host:
+    raise config_lib.ConfigError(
+        f'--replay_host={config.replay_host} cannot be measured: leave it out, '
+        'or see what a replay job serves with --part=replay.')
   return config
 
 
@@ -164,10 +168,21 @@ def _counts(flag):
   return [int(text) for text in FLAGS[flag].value]
 
 
+def _refuse_two():
+  """Refuses flags that ask for several measurements, of which one is made."""
+  asked = [f'--{name}' for name in ('plan', 'compare') if FLAGS[name].value]
+  if FLAGS.part != 'all':
+    asked.append(f'--part={FLAGS.part}')
+  if len(asked) > 1:
+    raise config_lib.ConfigError(
+        f'{" and ".join(asked)} are different measurements: give one of them.')
+
+
 def main(argv):
   """Measures what the flags say; ends with one line where it cannot."""
   try:
     experiment.refuse_arguments(argv)
+    _refuse_two()
     if FLAGS.json:  # Before everything is measured.
       with config_lib.writing('json', FLAGS.json):
         whole_file.check(FLAGS.json)

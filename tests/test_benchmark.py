@@ -240,6 +240,26 @@ def test_figures_that_cannot_be_written_leave_the_old_ones(
   assert json.loads(path.read_text()) == dict(rate=1)
 
 
+@pytest.mark.parametrize('arguments, expected', [
+    (('--plan', '--compare'), '--plan and --compare are different'),
+    (('--compare', '--part=replay'), '--compare and --part=replay are diff'),
+    (('--plan', '--part=transport'), '--plan and --part=transport are diff'),
+    (('--replay_host=a:1', '--replay_proportion=0.5', '--level_name=pong'),
+     '--replay_host=a:1 cannot be measured')])
+def test_what_would_not_be_measured_is_refused(
+    monkeypatch, arguments, expected):
+  for name in '_measure', '_plan', '_compare':
+    monkeypatch.setattr(benchmark, name, lambda *unused: {})
+  monkeypatch.setattr(
+      benchmark.shared_replay, 'measure_shared_replay', lambda *_: {})
+  monkeypatch.setattr(
+      benchmark.transport, 'measure_transport', lambda *_: {})
+  with pytest.raises(SystemExit) as error:
+    _main(*arguments)
+  assert str(error.value).startswith(f'Error: {expected}')
+  assert '\n' not in str(error.value)
+
+
 def test_parts_take_turns_on_a_resource_and_others_run_beside():
   rates = dict(environments=30., inference=60., learner=20.)
   ideal = lambda *resources: bottleneck.ideal_rate(
