@@ -124,6 +124,9 @@ def main(argv):
                        'pattern.')
     if not FLAGS.logdirs:
       raise ValueError('--logdirs names no log directory.')
+    if FLAGS.study and FLAGS.png:
+      raise ValueError('--png draws learning curves alone, and --study writes '
+                       'into --report_dir: leave out one of them.')
     if FLAGS.study:
       found = find_runs(FLAGS.logdirs, outcomes.read_beside_others)
       with config_lib.writing('report_dir', FLAGS.report_dir):

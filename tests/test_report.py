@@ -201,6 +201,8 @@ def test_png_alone(tmp_path, capsys):
      '--report_dir=/dev/null/x cannot be written: Not a directory.'),
     (dict(logdirs='{root}/good', report_dir='/dev/null/x', study='best3'),
      '--report_dir=/dev/null/x cannot be written: Not a directory.'),
+    (dict(logdirs='{root}/good', png='x.png', study='best3'),
+     '--png draws learning curves alone'),
     (dict(logdirs='{root}/broken'), 'config.json is not readable as JSON'),
 ])
 def test_errors_are_one_line(tmp_path, values, expected):
