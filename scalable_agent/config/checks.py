@@ -11,6 +11,7 @@ import numpy as np
 from scalable_agent import suites
 from scalable_agent.config import addresses
 from scalable_agent.config import settings
+from scalable_agent.config.config import SETTINGS
 
 
 def _require(config, condition, name, expected):
@@ -298,6 +299,10 @@ def _check_a3c(config):
     _require(config, not getattr(config, name), name,
              f'each worker of {a3c} has a pool of one environment, leave it '
              'at 0')
+  for name in ('inference_minimum_batch_size', 'inference_timeout_ms'):
+    default = SETTINGS[name].default
+    _require(config, getattr(config, name) == default, name,
+             f'each worker of {a3c} acts by itself, leave it at {default}')
 
 
 def _check_batched_a2c(config):

@@ -222,6 +222,8 @@ def test_a3c_makes_an_update_of_every_unroll(monkeypatch):
     ('max_policy_lag', 3, {}),
     ('num_pools', 2, {}),
     ('pool_batch_size', 2, {}),
+    ('inference_minimum_batch_size', 2, {}),
+    ('inference_timeout_ms', 10, {}),
     ('batch_size', 1, dict(num_learner_devices=2)),
     ('envs_per_actor', 2, dict(task=0, job_name='actor')),
     ('inference', 'learner', dict(task=0)),
