@@ -89,6 +89,8 @@ def _check_flags():
                    'scalable_agent.experiment')
   if FLAGS.task >= 0:
     raise _refusal('task', 'each member is one process')
+  if FLAGS.job_name != 'learner':
+    raise _refusal('job_name', 'each member trains')
 
 
 def _score_range():

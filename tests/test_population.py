@@ -79,6 +79,8 @@ def test_the_worse_takes_over_the_weights_of_the_better(tmp_path):
     (('--warm_start=/x/ckpt-1',), '--warm_start=/x/ckpt-1 cannot work'),
     (('--mode=test',), '--mode=test cannot work'),
     (('--task=0',), '--task=0 cannot work'),
+    (('--job_name=replay', '--replay_host=a:1'),
+     '--job_name=replay cannot work: each member trains'),
     (('--learning_rate=1',), '--learning_rate is given, and drawn too'),
     (('--range=epsilon=2:1',), '--range=epsilon=2:1 cannot work: it is empty'),
     (('--adapt=gradient_norm_cip',), 'There is no setting'),

@@ -253,6 +253,8 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
      'learner_hosts cannot be varied by a sweep'),
     (('--seeds=2', '--only=seed=9'), '--only=seed=9 is no run of this sweep'),
     (('--seeds=2', '--mode=export'), '--mode=export cannot work'),
+    (('--seeds=2', '--job_name=replay', '--replay_host=a:1'),
+     '--job_name=replay cannot work: each run of a sweep trains'),
     (('--seeds=2', 'seeds'), 'Unexpected arguments: seeds'),
     (('--samples=2', '--best=1'), '--best=1 cannot work: '),
     (('--seeds=2', '--slurm=submit'), '--slurm=submit needs sbatch'),

@@ -114,6 +114,9 @@ def make_run(trial, config, arguments, ends_with_parent=False):
   if config.mode not in ('train', 'test'):
     raise ConfigError(f'--mode={config.mode} cannot work: a sweep trains or '
                       'tests.')
+  if config.is_replay_job:
+    raise ConfigError('--job_name=replay cannot work: each run of a sweep '
+                      'trains. Runs share a replay job with --share_replay.')
   logdir_lib.check(config, {})
   _check_mark(trial, config.logdir)
   is_done = (run_processes.is_tested if config.mode == 'test' else
