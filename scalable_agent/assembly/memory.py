@@ -232,7 +232,7 @@ def _check_preallocated(config, found, each, taken, available):
           f'--{buffer.flag}={value} cannot work: its steps of '
           f'{_size(each[buffer])} take {_size(value * each[buffer])}, and '
           f'{_memory(config)}. A fifth is for the rest. ' + (
-              f'The largest value that fits is {most}.'
+              f'It can be at most {most}.'
               if most >= buffer.least else
               'Not even --replay_min_steps='
               f'{config.replay_min_steps} of them fit.'))
@@ -290,11 +290,12 @@ def _advice(config, found, num_fitting, largest, most):
     num_fitting: How many unrolls would fit in all, an int.
     largest: The `Buffer` that takes the most.
     most: The largest value of its setting with which all would fit, an int.
+      Other settings may ask for less, such as for a multiple of them.
   """
   if num_fitting < len(found):
     return f'{num_fitting} unrolls as long as that would fit.'
   if most >= largest.least:
-    return f'The largest value that fits is {most}.'
+    return f'It can be at most {most}.'
   flags = ', '.join(
       f'--{buffer.flag}={getattr(config, buffer.flag)}' for buffer in found)
   return (f'{num_fitting} unrolls would fit. Lower --unroll_length, or what '

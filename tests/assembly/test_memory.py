@@ -119,18 +119,29 @@ def _refusal(config):
   return str(caught.value)
 
 
+def test_what_is_advised_need_not_be_the_value_to_take(machine):
+  """Which has to be a multiple of the pools here: it may be less."""
+  machine(300 * _UNROLL)
+  config = _config(num_actors=511, num_pools=7)
+  message = _refusal(config)
+  most = _largest(message)
+  assert message.endswith(f'It can be at most {most}.') and most % 7
+  memory.check(dataclasses.replace(config, num_actors=most - most % 7), _AGENT,
+               _ATARI)
+
+
 def test_17_terabytes_are_refused(machine):
   machine(25.2 * _GB)
   assert _refusal(_config(replay_proportion=.5, replay_capacity=10**8)) == (
       '--replay_capacity=100000000 cannot work: its unrolls of 171 kB '
       '(--unroll_length=20) take 17.1 TB, those of all buffers 17.1 TB, and '
       'this machine or container has 25.2 GB of memory, of which 25.2 GB are '
-      'free. The largest value that fits is '
+      'free. It can be at most '
       f'{int((20.16 * _GB - _UNROLL * (64 + 32 + 32)) / _PACKED)}.')
 
 
 def _largest(message):
-  return int(message.rpartition('The largest value that fits is ')[2][:-1])
+  return int(message.rpartition('It can be at most ')[2][:-1])
 
 
 def test_what_others_have_taken_is_not_there(machine, caplog):
@@ -143,7 +154,7 @@ def test_what_others_have_taken_is_not_there(machine, caplog):
       '--replay_capacity=60000 cannot work: its unrolls of 171 kB '
       '(--unroll_length=20) take 10.3 GB, those of all buffers 10.3 GB, and '
       'this machine or container has 64 GB of memory, of which 8 GB are free. '
-      'The largest value that fits is ')
+      'It can be at most ')
   assert 36_000 < _largest(message) < 6.4 * _GB / _PACKED
   memory.check(set_to(_largest(message)), _AGENT, _ATARI)
   assert not caplog.messages
@@ -167,7 +178,7 @@ def test_a_process_may_get_less(machine, total, free, clause):
   machine(total, free)
   config = _config(replay_proportion=.5, replay_capacity=60_000, memory_gb=8.)
   message = _refusal(config)
-  assert f', those of all buffers 10.3 GB, and {clause}. The ' in message
+  assert f', those of all buffers 10.3 GB, and {clause}. It ' in message
   assert memory.room(config) == 6.4 * _GB
   memory.check(dataclasses.replace(
       config, replay_capacity=_largest(message)), _AGENT, _ATARI)
@@ -336,7 +347,7 @@ def test_refused_if_it_cannot_fit_and_the_value_named_does(
   text = text_of(config)
   assert (' cannot work: ' in text) == (needed > num_bytes)
   assert bool(text) == (needed > .8 * num_bytes)
-  if f'--{flag}={value} ' in text and 'largest value' in text:
+  if f'--{flag}={value} ' in text and 'It can be at most' in text:
     largest = int(text.rstrip().rstrip('.').rpartition(' ')[2])
     assert largest < value
     assert not text_of(set_to(largest))
@@ -393,7 +404,7 @@ def test_more_steps_than_fit_are_refused(machine):
   message = str(caught.value)
   assert message.startswith(
       '--replay_steps=1000000 cannot work: its steps of 7.2 kB')
-  most = int(message.rpartition('The largest value that fits is ')[2][:-1])
+  most = int(message.rpartition('It can be at most ')[2][:-1])
   assert 400_000 < most < 444_000
   memory.check(_reactor(replay_steps=most), _agent(_FRAMES), _FRAMES)
 
@@ -408,7 +419,7 @@ def test_steps_have_to_fit_into_what_others_leave_free(machine, caplog):
       '--replay_steps=1000000 cannot work: its steps of 7.2 kB take 7.2 GB, '
       'and this machine or container has 64 GB of memory, of which 8 GB are '
       'free. A fifth is for the rest. ')
-  most = int(message.rpartition('The largest value that fits is ')[2][:-1])
+  most = int(message.rpartition('It can be at most ')[2][:-1])
   # Besides those of the other buffers.
   assert 0 < int(.8 * 8 * _GB / memory.step_bytes(
       _reactor(), _FRAMES)) - most < 2000
