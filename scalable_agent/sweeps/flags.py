@@ -23,12 +23,11 @@ def define_parallel():
 def environs():
   """Returns environment variables for each of --parallel processes, a list.
 
-  They share the GPUs. None where a flag says which devices a process uses.
+  They share the GPUs. None where a flag says which of all GPUs they use.
   """
-  if any(flags.FLAGS[name].present
-         for name in ('num_learner_devices', 'inference_device')):
+  if flags.FLAGS.inference_device.startswith('gpu'):
     return None
-  return gpus.shares(flags.FLAGS.parallel)
+  return gpus.shares(flags.FLAGS.parallel, flags.FLAGS.num_learner_devices)
 
 
 def define_share_replay():

@@ -5,7 +5,7 @@ import itertools
 from scalable_agent.process import nvidia
 
 
-def shares(parallel):
+def shares(parallel, least=1):
   """Returns environment variables for each of `parallel` processes.
 
   Each process sees GPUs of its own: by itself it would train on all of them. If
@@ -13,12 +13,14 @@ def shares(parallel):
 
   Args:
     parallel: Processes at a time.
+    least: GPUs that each process needs.
 
   Returns:
-    A list of dicts, empty where there are not two GPUs to share.
+    A list of dicts, empty where there are not two GPUs to share, or a share
+    would be less than is needed.
   """
   names = nvidia.visible()
-  if len(names) < 2:
+  if len(names) < max(2, least * min(parallel, len(names))):
     return [{} for _ in range(parallel)]
   if parallel > len(names):
     names = [names[i % len(names)] for i in range(parallel)]
