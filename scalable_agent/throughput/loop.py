@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 
+from scalable_agent.process import memory_use
 from scalable_agent.throughput import machine
 from scalable_agent.throughput import parts
 from scalable_agent.training import actor_threads
@@ -72,7 +73,7 @@ def _measure_run(config, run, seconds):
   return dict(
       whole=whole,
       cores=usage.cores(),
-      memory_mib=usage.memory_mib(),
+      memory_mib=memory_use.of_family() / 2**20,
       queue_size=_distribution(queue_sizes),
       inference_batch=_distribution(run.take_batch_sizes()),
       policy_lag=_distribution(lags),

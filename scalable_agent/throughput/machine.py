@@ -1,5 +1,4 @@
-"""What a machine has, how much of it is in use, and how fast something is done.
-"""
+"""What a machine has, how busy it is, and how fast something is done."""
 
 import collections
 import contextlib
@@ -16,36 +15,29 @@ Measured.__doc__ = """How fast something is done.
 """
 
 
+def cpu_seconds(process):
+  """Returns the CPU time of a `psutil.Process` so far, in seconds."""
+  times = process.cpu_times()
+  return times.user + times.system
+
+
 class Usage:
-  """CPU and memory of this process and those it started, from now on."""
+  """CPU time of this process and those it started, from now on."""
 
   def __init__(self):
     self._start = time.perf_counter(), self._cpu_seconds()
 
-  def _processes(self):
-    process = psutil.Process()
-    return [process] + process.children(recursive=True)
-
   def _cpu_seconds(self):
-    seconds = 0.
-    for process in self._processes():
+    this, seconds = psutil.Process(), 0.
+    for process in [this, *this.children(recursive=True)]:
       with contextlib.suppress(psutil.Error):
-        times = process.cpu_times()
-        seconds += times.user + times.system
+        seconds += cpu_seconds(process)
     return seconds
 
   def cores(self):
     """Cores in use on average."""
     wall, cpu = self._start
     return (self._cpu_seconds() - cpu) / (time.perf_counter() - wall)
-
-  def memory_mib(self):
-    """MiB in use now, what is shared counted once."""
-    total = 0
-    for process in self._processes():
-      with contextlib.suppress(psutil.Error):
-        total += process.memory_full_info().pss
-    return total / 2**20
 
 
 def measure(work, seconds):

@@ -31,6 +31,7 @@ from scalable_agent.remote import wire
 from scalable_agent.shared_replay import client as client_lib
 from scalable_agent.shared_replay import protocol
 from scalable_agent.shared_replay import service as service_lib
+from scalable_agent.throughput import machine
 from scalable_agent.throughput import unrolls
 
 NUM_LEARNERS = 4
@@ -151,21 +152,16 @@ def _learn(shape, job, index, count, seconds, barrier):
     raise
 
 
-def _cpu_seconds(process):
-  times = process.cpu_times()
-  return times.user + times.system
-
-
 def _measure_stretch(make_batch, seconds, process):
   start, cpu = time.perf_counter(), time.process_time()
-  job_cpu = _cpu_seconds(process)
+  job_cpu = machine.cpu_seconds(process)
   num_bytes = num_batches = 0
   while time.perf_counter() - start < seconds:
     num_bytes += make_batch()
     num_batches += 1
   return _Stretch(
       num_bytes, num_batches, time.perf_counter() - start,
-      time.process_time() - cpu, _cpu_seconds(process) - job_cpu)
+      time.process_time() - cpu, machine.cpu_seconds(process) - job_cpu)
 
 
 def _measure(shape, num_learners, count, seconds):

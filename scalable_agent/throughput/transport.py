@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 
 from scalable_agent.remote import protocol
+from scalable_agent.throughput import machine
 from scalable_agent.throughput import transport_sides as sides
 from scalable_agent.throughput import unrolls
 
@@ -48,11 +49,6 @@ Costs.__doc__ = """What passes between an actor job and a learner, and its cost.
 """
 
 
-def _cpu_seconds(process):
-  times = process.cpu_times()
-  return times.user + times.system
-
-
 def _repeat_calls(calls, seconds, server):
   """Measures functions that threads call in parallel; returns a `_Stretch`."""
   counts = [0] * len(calls)
@@ -72,7 +68,7 @@ def _repeat_calls(calls, seconds, server):
     thread.start()
   begin.wait()
   both = server, psutil.Process()
-  start, before = time.perf_counter(), list(map(_cpu_seconds, both))
+  start, before = time.perf_counter(), list(map(machine.cpu_seconds, both))
   time.sleep(seconds)
   stop.set()
   # Large calls of many connections end all at once: only whole ones count.
@@ -80,7 +76,7 @@ def _repeat_calls(calls, seconds, server):
     thread.join()
   elapsed = time.perf_counter() - start
   return _Stretch(sum(counts) / elapsed, *(
-      (_cpu_seconds(process) - cpu) / elapsed
+      (machine.cpu_seconds(process) - cpu) / elapsed
       for process, cpu in zip(both, before)))
 
 
