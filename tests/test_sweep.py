@@ -338,8 +338,8 @@ def test_agents_that_shared_one_seed_do_not_go_on(tmp_path, monkeypatch):
   monkeypatch.setattr(sweep.program, 'finish', _do_nothing)
   _begin(tmp_path, *_SHARED, '--replay_host=localhost:1',
          runs='--vary=learning_rate=0.0006')
-  with pytest.raises(SystemExit, match='^Error: --seed=1001 cannot work: .* was '
-                     'begun with 1. All runs have the same flags'):
+  with pytest.raises(SystemExit, match='^Error: --seed=1001 cannot work: .* '
+                     'was begun with 1. All runs have the same flags'):
     _main(tmp_path, '--vary=learning_rate=0.002,0.0006', *_SHARED,
           '--parallel=2')
 

@@ -2,7 +2,6 @@
 
 import os
 import resource
-import signal
 import stat
 
 import pytest
@@ -10,23 +9,16 @@ import pytest
 from scalable_agent.files import whole_file
 
 
-@pytest.fixture(name='limit')
-def _limit():
-  """A function that sets how many bytes a file may have, until the test's end.
-  """
-  soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-  handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-  yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-  resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-  signal.signal(signal.SIGXFSZ, handler)
-
-
-def test_what_cannot_be_written_takes_no_room(tmp_path, limit):
+def test_what_cannot_be_written_takes_no_room(tmp_path):
   path = tmp_path / 'file'
   whole_file.write(path, b'old')
-  limit(1000)
-  with pytest.raises(OSError):
-    whole_file.write(path, b'new' * 1000)
+  soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+  try:
+    with pytest.raises(OSError):
+      whole_file.write(path, b'new' * 1000)
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
   assert os.listdir(tmp_path) == ['file'] and path.read_bytes() == b'old'
 
 
