@@ -1,4 +1,4 @@
-"""Keeps out of replay what no update can train on, however often it is drawn."""
+"""Keeps out of replay what no update can train on, however often drawn."""
 
 from absl import logging
 import numpy as np

@@ -130,8 +130,8 @@ def test_no_unroll_may_be_dropped_where_whole_episodes_are_replayed():
   values = dict(level_name='pong', use_lstm=True, replay_proportion=.5,
                 replay_state='recomputed', max_policy_lag=9)
   assert message_of(**values) == (
-      '--max_policy_lag=9 cannot work: with --replay_state=recomputed a dropped '
-      'unroll takes its whole episode out of replay, leave it at 0.')
+      '--max_policy_lag=9 cannot work: with --replay_state=recomputed a '
+      'dropped unroll takes its whole episode out of replay, leave it at 0.')
   for name in 'replay_proportion', 'replay_state', 'max_policy_lag':
     resolve(**{key: value for key, value in values.items() if key != name})
 

@@ -93,8 +93,8 @@ def make_client(port, name='a', batch_size=1 << 20,
                 security=remote_parts.NO_SECURITY, facts=FACTS, **changes):
   """A client that agrees with `Job`, but for `changes` of the agreement."""
   return client_lib.Client(
-      f'127.0.0.1:{port}', make_agreement(facts, **changes), name, f'host:{name}',
-      batch_size,
+      f'127.0.0.1:{port}', make_agreement(facts, **changes), name,
+      f'host:{name}', batch_size,
       lambda num_levels: layout(num_levels, facts, **changes), security)
 
 

@@ -116,7 +116,8 @@ def test_hello_answers_who_one_is(raw):
     dict(batch_size='3'), dict(batch_size=True), dict(batch_size=1 << 21)])
 def test_a_bad_hello_is_refused(raw, changes):
   code, details = raw.answers('Hello', replay_parts.hello_message(**changes))
-  assert code == _INVALID and 'expected an agent, a name and the size' in details
+  assert code == _INVALID
+  assert 'expected an agent, a name and the size' in details
 
 
 @pytest.mark.parametrize('agreement, what', [
