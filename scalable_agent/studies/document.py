@@ -49,10 +49,11 @@ _HOW_SWEPT = (
     'The agents of a sweep may share replay, or copy each other, and are not '
     'independent then: a sweep counts once. Returns are means over a twentieth '
     'of the frames, and smoothed over three of these. "Best" is the best agent '
-    'at each point, "on the way" the mean over all points that are known, which '
-    'is what conditions are compared by. Pairs are of sweeps with the same '
-    'seed, at the points that are known of both. A point is unknown before the '
-    'first episodes, and from where an agent of the sweep has no more frames.')
+    'at each point, "on the way" the mean over all points that are known, '
+    'which is what conditions are compared by. Pairs are of sweeps with the '
+    'same seed, at the points that are known of both. A point is unknown '
+    'before the first episodes, and from where an agent of the sweep has no '
+    'more frames.')
 
 
 def _missing(outcomes):

@@ -29,7 +29,7 @@ def interval_text(interval):
 
 
 def _verdict(paired, interval):
-  """Says what the differences of pairs tell, with the interval of their mean."""
+  """Says what differences of pairs tell, with the interval of their mean."""
   if interval is None or interval[0] <= 0 <= interval[1] or (
       intervals.has_equal_pairs(paired) and
       not intervals.do_signs_tell(paired)):
