@@ -357,7 +357,7 @@ def test_while_replay_fills_nobody_waits(tmp_path, monkeypatch, caplog):
   """Four unrolls a second, of which the first update needs 40."""
   monkeypatch.setattr(replay_watch, '_FILL_LOG_SECONDS', 1.)
   run, _ = _make_run(
-      tmp_path, '--level_name=synthetic:step_ms=300,size=3,episode_steps=7',
+      tmp_path, '--level_name=synthetic:step_ms=100,size=3,episode_steps=7',
       '--agent=reactor', '--v_min=0', '--v_max=1', '--replay_min_steps=200',
       '--replay_steps=2000', '--batch_timeout_secs=4')
   try:
