@@ -193,7 +193,7 @@ def _make_population(starts, score):
   for i, start in enumerate(starts):
     logdir = os.path.join(FLAGS.logdir, f'{i:02d}')
     own = dict(_schedule(), logdir=logdir,
-               seed=FLAGS.seed + i * trials.SEED_STEP, **shared)
+               seed=trials.own_seed(FLAGS.seed, i), **shared)
     config = experiment.config_of_trial(
         dict(own, **history.last(i).parameters), {*start, 'warm_start'})
     configs.append(config)

@@ -93,7 +93,8 @@ def make_trials():
       factors, samples_lib.draw(ranges, FLAGS.samples, FLAGS.sample_seed),
       seeds)
   if _shares_replay():
-    trials = trials_lib.with_own_seeds(trials, FLAGS.seed)
+    trials = [trial._replace(seed=trials_lib.own_seed(FLAGS.seed, i))
+              for i, trial in enumerate(trials)]
   return trials
 
 

@@ -22,7 +22,6 @@ FILE = 'sweep.json'
 HYPERPARAMETERS = ('entropy_cost', 'learning_rate', 'epsilon')
 # "Final" is what ended in this last part of the frames.
 _LAST = .1
-_SUITE_SCORE = 'capped_human_normalized_score'
 _DEFAULT_AGENT = config_lib.SETTINGS['agent'].default
 
 Outcome = collections.namedtuple(
@@ -76,7 +75,7 @@ def mean_return(name, episodes, start, end):
   within = {level: found.returns[(found.frames > start) & (found.frames <= end)]
             for level, found in episodes.items()}
   if published.levels_of_suite(name):
-    return suite_scores.compute(name, within).get(_SUITE_SCORE)
+    return suite_scores.compute(name, within).get(suite_scores.FITNESS)
   returns = np.concatenate([*within.values(), np.zeros([0])])
   return float(np.mean(returns)) if len(returns) else None
 

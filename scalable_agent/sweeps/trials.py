@@ -16,9 +16,7 @@ from scalable_agent.sweeps import run_processes
 from scalable_agent.training import logdir as logdir_lib
 
 EXPERIMENT = 'scalable_agent.experiment'
-# From one seed to the next of agents that help each other, so that sweeps or
-# populations whose seeds follow each other have no two agents of one seed.
-SEED_STEP = 1000
+_SEED_STEP = 1000
 
 
 def experiment_command(arguments, settings):
@@ -79,18 +77,18 @@ def _check_mark(trial, logdir):
         '--sample_seed.')
 
 
-def with_own_seeds(trials, first):
-  """Returns trials each of which has another seed.
+def own_seed(first, index):
+  """Returns the seed of one of several agents that help each other.
 
   Agents of one seed begin with the same weights, in the same environments. What
-  they share would be much the same unrolls.
+  they share would be much the same unrolls. Sweeps or populations whose first
+  seeds follow each other have no two agents of one seed.
 
   Args:
-    trials: A list of `grid.Trial`s, all of the sweep.
-    first: The seed of the first, an int.
+    first: The seed of the first agent, an int.
+    index: Which agent, an int.
   """
-  return [trial._replace(seed=first + i * SEED_STEP)
-          for i, trial in enumerate(trials)]
+  return first + index * _SEED_STEP
 
 
 def make_run(trial, config, arguments, ends_with_parent=False):

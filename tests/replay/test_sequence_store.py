@@ -16,6 +16,12 @@ def _store(num_lanes, unroll_length=_T):
   return sequence_store.SequenceStore(num_lanes * _LANE, unroll_length)
 
 
+def _add(store, keys, unroll):
+  """Adds an unroll; returns the keys, a set, without what it has removed."""
+  added, removed = store.add(unroll)
+  return keys - set(removed) | set(added)
+
+
 def _check(store, keys):
   """All sequences at keys are whole; returns their values, a sorted list."""
   found = [streams_lib.values_of(unroll) for unroll in store.read(keys)]
@@ -78,8 +84,7 @@ def test_a_long_run_keeps_all_rows_but_those_of_the_last_sequence():
   store, stream = _store(4), streams_lib.Stream(1, _T)
   keys = set()
   for _ in range(100):
-    added, removed = store.add(stream.unroll())
-    keys = keys - set(removed) | set(added)
+    keys = _add(store, keys, stream.unroll())
   starts = [values[0] for values in _check(store, np.array(sorted(keys)))]
   newest = 100 * _T
   np.testing.assert_array_equal(np.diff(starts), 1)
@@ -93,13 +98,11 @@ def test_the_oldest_lane_makes_room_whoever_it_is_of():
   old, new = streams_lib.Stream(1, _T), streams_lib.Stream(2, _T)
   keys = set(store.add(old.unroll())[0])
   for _ in range(20):
-    added, removed = store.add(new.unroll())
-    keys = keys - set(removed) | set(added)
+    keys = _add(store, keys, new.unroll())
   assert {values[0] // 100_000 for values in _check(
       store, np.array(sorted(keys)))} == {2}
   # What comes now of the first does not go on from rows of the other.
-  added, removed = store.add(old.unroll())
-  keys = keys - set(removed) | set(added)
+  keys = _add(store, keys, old.unroll())
   mine = [values for values in _check(store, np.array(sorted(keys)))
           if values[0] // 100_000 == 1]
   assert mine == [[100_002, 100_003, 100_004]]
@@ -110,8 +113,7 @@ def test_a_gap_takes_no_lane():
   store, stream = _store(8), streams_lib.Stream(1, _T)
   keys = set()
   for _ in range(200):
-    added, removed = store.add(stream.unroll())
-    keys = keys - set(removed) | set(added)
+    keys = _add(store, keys, stream.unroll())
     stream.lose_an_unroll()
   starts = [values[0] for values in _check(store, np.array(sorted(keys)))]
   assert (np.diff(starts) == 2 * _T).all()
