@@ -97,8 +97,10 @@ class Checkpointer:
         self._checkpoint.write(temporary)
         self._set_aside_damaged()
       self._saved = self._progress()
-    # Even so: it may have failed the last time.
-    files.keep_newest(self._logdir, self._keep)
+    # Even so: it may have failed the last time. But a damaged one that still
+    # has its name would be kept in the place of the one that was restored.
+    if not self._damaged:
+      files.keep_newest(self._logdir, self._keep)
     return path
 
   def save_best(self, score):

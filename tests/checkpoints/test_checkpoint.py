@@ -297,13 +297,16 @@ def test_damaged_checkpoints_are_set_aside(tmp_path):
 
 
 def test_damaged_checkpoints_are_not_among_those_kept(tmp_path):
-  """Even if what is saved next is newer than they are."""
+  """Whether what is saved next is newer than they are, or nothing is."""
   states = _train_and_save(tmp_path, 3)
   for path in _data_files(tmp_path)[1:]:
     _flip_bytes(path)
   learner = _make_learner(seed=99)
   checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '', keep=2)
   checkpointer.restore()
+  # A run saves when it begins, before it has made an update.
+  assert checkpointer.save().endswith('-80')
+  assert _restore(tmp_path)[1].endswith('-80')
   for i in range(3):
     _step(learner, _batch(i))
   assert checkpointer.save().endswith('-320')
