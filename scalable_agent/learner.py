@@ -33,7 +33,7 @@ class Learner:
 
   Attributes:
     num_environment_frames: int64 variable, environment frames trained on.
-    learner_steps: int64 variable, calls of `step`, skipped updates included.
+    learner_steps: int64 variable, updates, those that were skipped included.
     params: A dict of name to variable, the weights.
     target_params: The same, the target weights; empty if there are none.
     optimizer: The optimizer.

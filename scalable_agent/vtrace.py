@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-# T must be below 2 to the power of this plus 1. Where T is unknown when a
-# function is traced, the graph has all these levels; more take longer to trace.
+# T must be below 2 ** (this + 1). Where T is unknown when a function is traced,
+# the graph has all these levels; more take longer to trace.
 _MAX_LEVELS_OF_SCAN = 16
 
 VTraceFromLogitsReturns = collections.namedtuple(

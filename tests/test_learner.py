@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 import tree
 
+from scalable_agent import gradients as gradients_lib
 from scalable_agent import learner as learner_lib
 from scalable_agent.algorithms import impala
 from tests import learners
@@ -406,6 +407,15 @@ def test_rows_without_words_keep_their_slots(
   for before, after in zip(initial, state()):
     changed = np.flatnonzero((before != after).any(axis=1))
     np.testing.assert_array_equal(changed, touched)
+
+
+def test_a_row_that_occurs_once_is_one_of_the_gradient():
+  dense, touched = gradients_lib.densify(dict(table=tf.IndexedSlices(
+      tf.ones([4, 2]), tf.constant([4, 1, -1, 4]), tf.constant([6, 2]))))
+  np.testing.assert_array_equal(touched['table'], [0, 1, 0, 0, 2, 0])
+  slices = gradients_lib.sparsify(dense['table'], touched['table'])
+  np.testing.assert_array_equal(slices.indices, [-1, 1, -1, -1, 4, -1])
+  np.testing.assert_array_equal(slices.values[:, 0], [0, 1, 0, 0, 2, 0])
 
 
 def test_replicas_touch_rows_as_one_learner(mirrored):

@@ -73,7 +73,7 @@ def committing(path):
   Raises:
     OSError: It cannot be moved. A checkpoint that was at `path` is still there,
       unless some files were moved already: then neither is whole until the next
-      call, or `clean_up`, has moved the others.
+      call with `path`, or `clean_up`, has moved the others.
   """
   _finish_or_remove(path)
   directory = _temporary_directory(path)
