@@ -1,4 +1,5 @@
 import functools
+import itertools
 import threading
 
 import numpy as np
@@ -180,12 +181,15 @@ def test_forks_draw_different_actions():
   assert actions == [0, 1, 2, 3]
 
 
-def test_seeds_are_as_large_as_they_like():
-  """That of a resumed run is the user's, and its updates on top."""
+def test_seeds_and_numbers_of_calls_are_as_large_as_they_like():
+  """A seed is the user's, and a run of some weeks makes so many calls."""
   policy = policy_lib.Policy(
       _ShowingAgent(), _weights(0), 0, 2**31 + 42, '/cpu:0')
-  output, _ = _call(policy)
-  assert (output.baseline == 42.).all()
+  policy._calls = itertools.count(2**31 - 1)
+  for number in 2**31 - 1, 0:
+    output, _ = _call(policy)
+    assert (output.baseline == 42.).all()
+    np.testing.assert_array_equal(output.action, [number] * 2)
 
 
 def test_no_call_sees_half_an_update():
