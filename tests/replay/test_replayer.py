@@ -119,6 +119,7 @@ def test_before_an_episode_is_whole_there_is_nothing():
       episode_buffer.EpisodeBuffer(100, _T, 0), _CountingAgent(), _T)
   replayer.publish(dict(one=tf.constant(1.)))
   assert replayer.sample(4) == []
+  assert replayer.take_gauges()['replaying_mb'] == 0
   # What is cut out last ends in unroll 8, the episode at 42 in unroll 9.
   for k in range(10):
     assert replayer.sample(4) == []
