@@ -21,8 +21,10 @@ def create_policy(config, agent, devices, weights, version):
   """
   policy = policy_lib.Policy(
       agent, weights, version,
-      # A resumed run does not draw the same actions again.
-      seed=seeds.derive(config.seed, seeds.ACTIONS, version),
+      # A resumed run does not draw the same actions again, nor does another of
+      # its learners.
+      seed=seeds.derive(
+          config.seed, seeds.ACTIONS, version, max(config.task, 0)),
       device=devices.inference, jit_compile=devices.jit_compile_policy)
   return policy, dynamic_batching.batch_fn_with_options(
       config.inference_minimum_batch_size,

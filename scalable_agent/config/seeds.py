@@ -14,7 +14,7 @@ TRAINING, TESTS, ACTIONS = range(3)
 _NUM_SEEDS = 2**30
 
 
-def derive(seed, use, number=0):
+def derive(seed, use, number=0, task=0):
   """Returns a seed that has nothing to do with that of another run or use.
 
   Args:
@@ -22,9 +22,12 @@ def derive(seed, use, number=0):
     use: One of the above.
     number: Of a part of it, such as the frames that a resumed run has, an int
       of at least 0.
+    task: Index of a job among those that have the same use for it, an int of at
+      least 0.
 
   Returns:
     An int from 0 to 2^30 - 1.
   """
-  (word,) = np.random.SeedSequence([seed, use, number]).generate_state(1)
+  (word,) = np.random.SeedSequence(
+      [seed, use, number, task]).generate_state(1)
   return int(word) % _NUM_SEEDS

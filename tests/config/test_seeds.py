@@ -35,7 +35,7 @@ def test_there_is_room_above_for_the_numbers_of_environments(
 
 
 @pytest.mark.parametrize('others', [
-    dict(seed=4), dict(use=seeds.TESTS), dict(number=10)])
+    dict(seed=4), dict(use=seeds.TESTS), dict(number=10), dict(task=1)])
 def test_every_argument_counts(others):
   first = dict(seed=3, use=seeds.TRAINING, number=0)
   assert seeds.derive(**first) != seeds.derive(**dict(first, **others))
