@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from scalable_agent.checkpoints import best_checkpoint
 from scalable_agent.checkpoints import checkpoint
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.checkpoints import chosen_checkpoint
+from scalable_agent.files import open_files
 from scalable_agent.suites.scores import Score
 from scalable_agent.training import saver as saver_lib
 from tests import learners
@@ -168,6 +170,26 @@ def test_a_best_that_cannot_be_written_keeps_the_run_going(
   run.save(2.)
   assert _note(tmp_path)['frames'] == run.learner.frames
   assert len(checkpoint_files.find(str(tmp_path / 'best'))) == 1
+
+
+def test_a_run_is_saved_where_others_take_all_descriptors(tmp_path):
+  """Connections of actor jobs, say. And those of the reserve are kept again."""
+  run = _Run(tmp_path)
+  soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+  resource.setrlimit(
+      resource.RLIMIT_NOFILE, (min(soft, open_files.count() + 50), hard))
+  taken = []
+  try:
+    for value in 1., 2.:
+      with pytest.raises(OSError, match='Too many open files'):
+        while True:
+          taken.append(os.open(os.devnull, os.O_RDONLY))
+      run.save(value)
+  finally:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for descriptor in taken:
+      os.close(descriptor)
+  assert _note(tmp_path)['frames'] == run.learner.frames
 
 
 def test_what_a_killed_run_left_of_the_best_is_removed(tmp_path):
