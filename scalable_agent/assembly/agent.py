@@ -13,9 +13,9 @@ def choose_network(config, facts):
   """
   if config.network != 'auto':
     return config.network
-  network = networks.choose_torso(tuple(facts.observation_spec[0].shape))
-  return ('reactor' if (config.agent, network) == ('reactor', 'shallow')
-          else network)
+  return networks.choose_torso(
+      tuple(facts.observation_spec[0].shape),
+      large='reactor' if config.agent == 'reactor' else 'shallow')
 
 
 def create_agent(config, facts):

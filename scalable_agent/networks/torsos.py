@@ -29,8 +29,15 @@ from scalable_agent.networks import layers
 
 _WHAT_FITS = ('images need deep, shallow, small or reactor, vectors need '
               'vector. An image has the shape (height, width, channels).')
-_SMALLEST_SHALLOW = 20
-_SMALLEST_REACTOR = 36
+# Pixels of an image's shorter side.
+_SMALLEST = dict(shallow=20, reactor=36)
+
+
+def _check_size(name, height, width):
+  least = _SMALLEST[name]
+  if min(height, width) < least:
+    raise ValueError(f'{name} needs images of at least {least} x {least} '
+                     'pixels, small and deep take smaller ones too.')
 
 
 class Deep:
@@ -84,10 +91,7 @@ class Shallow:
       raise ValueError(_WHAT_FITS)
     height, width, self._channels = frame_shape
     self._units = [channel_multiplier * n for n in (16, 32)]
-    if min(height, width) < _SMALLEST_SHALLOW:
-      raise ValueError(f'shallow needs images of at least {_SMALLEST_SHALLOW} '
-                       f'x {_SMALLEST_SHALLOW} pixels, small and deep take '
-                       'smaller ones too.')
+    _check_size('shallow', height, width)
     height, width = (((n - 8) // 4 + 1 - 4) // 2 + 1 for n in (height, width))
     self._flat_size = height * width * self._units[1]
 
@@ -141,10 +145,7 @@ class Reactor:
     if len(frame_shape) != 3:
       raise ValueError(_WHAT_FITS)
     self._height, self._width, self._channels = frame_shape
-    if min(self._height, self._width) < _SMALLEST_REACTOR:
-      raise ValueError(f'reactor needs images of at least {_SMALLEST_REACTOR} '
-                       f'x {_SMALLEST_REACTOR} pixels, small and deep take '
-                       'smaller ones too.')
+    _check_size('reactor', self._height, self._width)
     self._multiplier = channel_multiplier
 
   def init(self, initializer):
@@ -188,16 +189,16 @@ TORSOS = dict(deep=Deep, shallow=Shallow, small=Small, reactor=Reactor,
               vector=Vector)
 
 
-def choose(frame_shape):
+def choose(frame_shape, large):
   """Returns the name of the torso that `auto` stands for.
 
   Args:
     frame_shape: The observation's shape without batch, a tuple of ints.
+    large: The torso for images that it fits, 'shallow' or 'reactor'.
   """
   if len(frame_shape) == 1:
     return 'vector'
-  is_small = min(frame_shape[:2]) < _SMALLEST_SHALLOW
-  return 'small' if is_small else 'shallow'
+  return 'small' if min(frame_shape[:2]) < _SMALLEST[large] else large
 
 
 def find(name):

@@ -260,11 +260,14 @@ def test_smallest_images(torso, shape):
   assert np.abs(logits[0, 0] - logits[0, 1]).max() > 1e-3
 
 
-@pytest.mark.parametrize('shape, torso', [
-    ((5,), 'vector'), ((10, 10, 4), 'small'), ((19, 84, 3), 'small'),
-    ((84, 19, 3), 'small'), ((20, 20, 1), 'shallow'), ((84, 84, 4), 'shallow')])
-def test_auto_is_a_torso_that_fits(shape, torso):
-  assert networks.choose_torso(shape) == torso
+@pytest.mark.parametrize('large, shape, torso', [
+    ('shallow', (5,), 'vector'), ('shallow', (10, 10, 4), 'small'),
+    ('shallow', (19, 84, 3), 'small'), ('shallow', (84, 19, 3), 'small'),
+    ('shallow', (20, 20, 1), 'shallow'), ('shallow', (84, 84, 4), 'shallow'),
+    ('reactor', (5,), 'vector'), ('reactor', (35, 84, 1), 'small'),
+    ('reactor', (36, 36, 1), 'reactor')])
+def test_auto_is_a_torso_that_fits(large, shape, torso):
+  assert networks.choose_torso(shape, large) == torso
   torsos.make(torso, shape)
 
 
