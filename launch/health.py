@@ -11,7 +11,8 @@ Prints one line, and exits with 0 if all is well:
 * A run without jobs trains.
 
 What trains writes `metrics.jsonl`. If that is older than the longest wait for a
-batch (--batch_timeout_secs), the run should have ended by itself, and hangs.
+batch (--batch_timeout_secs), the run should have ended by itself, and hangs. A
+run of Reactor first fills its replay, which may take longer.
 Linux only: all is read in /proc.
 """
 
@@ -60,14 +61,34 @@ def find_sockets(proc='/proc'):
   return found
 
 
+def find_silence(config, process):
+  """Returns for how long a job has not written `metrics.jsonl`, in seconds.
+
+  Args:
+    config: The job's `config.Config`.
+    process: Its folder of /proc.
+  """
+  with open(os.path.join(process, 'stat')) as f:
+    # In ticks since the machine began. The folder's own times are younger where
+    # the kernel had to make it again. A name may hold spaces and brackets.
+    began = int(f.read().rpartition(')')[2].split()[19])
+  runs = time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf(
+      'SC_CLK_TCK')
+  metrics = os.path.join(config.logdir, 'metrics.jsonl')
+  written = os.path.getmtime(metrics) if os.path.exists(metrics) else 0.
+  silence = time.time() - written
+  if silence > runs and config.frames_before_updates:
+    return 0.  # Its replay fills; if that stops, the run ends by itself.
+  return min(silence, runs)
+
+
 def find_problem(config, sockets, silent_seconds):
   """Returns what is wrong with a job, a string, or None.
 
   Args:
     config: The job's `config.Config`.
     sockets: As of `find_sockets`.
-    silent_seconds: A function that returns for how long it has not written
-      `metrics.jsonl`.
+    silent_seconds: A function that returns what `find_silence` does.
   """
   if config.mode != 'train':
     return None
@@ -104,13 +125,8 @@ def main():
   os.chdir(os.path.join(process, 'cwd'))
   flags.FLAGS(arguments)
   config = experiment.config_of_run()
-  metrics = os.path.join(config.logdir, 'metrics.jsonl')
-
-  def silent_seconds():
-    written = os.path.getmtime(metrics) if os.path.exists(metrics) else 0.
-    return time.time() - max(written, os.path.getmtime(process))
-
-  problem = find_problem(config, find_sockets(), silent_seconds)
+  problem = find_problem(
+      config, find_sockets(), lambda: find_silence(config, process))
   print(problem or 'works')
   return 1 if problem else 0
 

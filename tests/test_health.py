@@ -2,6 +2,8 @@
 
 import os
 import runpy
+import subprocess
+import time
 
 import pytest
 
@@ -48,6 +50,34 @@ _LISTENS, _ACTOR_IS_HERE = ('0A', 8000, 0), ('01', 8000, 40000)
 def test_problem(health, values, sockets, silent, expected):
   assert health['find_problem'](
       _config(**values), set(sockets), lambda: silent) == expected
+
+
+@pytest.mark.parametrize('agent, written_before, expected', [
+    ('impala', 30, 30), ('impala', 500, 200), ('impala', None, 200),
+    ('reactor', 30, 30), ('reactor', 500, 0), ('reactor', None, 0)])
+def test_a_job_is_silent_since_it_wrote_or_began(
+    health, tmp_path, agent, written_before, expected):
+  """A run of Reactor, while its replay fills, has nothing to write."""
+  began = (time.clock_gettime(time.CLOCK_BOOTTIME) - 200) * os.sysconf(
+      'SC_CLK_TCK')
+  (tmp_path / 'stat').write_text(
+      f'12 (a ) 1 2) S {"0 " * 18}{began:.0f} 0 0\n')
+  metrics = tmp_path / 'metrics.jsonl'
+  if written_before is not None:
+    metrics.write_text('')
+    os.utime(metrics, (time.time() - written_before,) * 2)
+  config = config_lib.resolve(dict(
+      level_name='pong', logdir=str(tmp_path), agent=agent))
+  assert health['find_silence'](config, str(tmp_path)) == pytest.approx(
+      expected, abs=5)
+
+
+def test_a_process_has_begun_when_it_says(health, tmp_path):
+  config = config_lib.resolve(dict(level_name='pong', logdir=str(tmp_path)))
+  with subprocess.Popen(['cat'], stdin=subprocess.PIPE) as process:
+    silence = health['find_silence'](config, f'/proc/{process.pid}')
+    process.stdin.close()
+  assert -1 < silence < 60
 
 
 def test_the_oldest_job_is_found_with_its_flags(health, tmp_path):
