@@ -3,6 +3,7 @@
 from concurrent import futures
 import contextlib
 import os
+import threading
 import time
 
 from absl import logging
@@ -10,6 +11,7 @@ from absl import logging
 from scalable_agent import suites
 from scalable_agent.config import seeds
 from scalable_agent.jobs import addresses
+from scalable_agent.process import signals
 from scalable_agent.process import tensorflow_environment
 from scalable_agent.remote import client as client_lib
 
@@ -51,16 +53,11 @@ def run(config, stop):
     # TensorFlow takes more memory than all the rest.
     tensorflow_environment.load()
     from scalable_agent.jobs import policy_at_actor as acting
+  try:
+    pools = _make_pools(config, first, stop)
+  except signals.Interrupted:
+    return
   with contextlib.ExitStack() as stack:
-    # Threads and processes have the priority of the thread that starts them.
-    with futures.ThreadPoolExecutor(
-        1, initializer=os.nice, initargs=[_ENVIRONMENTS_NICENESS]) as executor:
-      pools = executor.submit(
-          suites.make_pools, config,
-          suites.choose_layout(config, config.num_environments),
-          # A job that is started again does not play the same episodes again.
-          seeds.derive(config.seed, seeds.TRAINING, int(time.time())),
-          first).result()
     for pool in pools:
       stack.callback(pool.close)
     actors = acting.Actors(config, pools, address, security)
@@ -70,3 +67,35 @@ def run(config, stop):
         actors.check()
     except client_lib.TrainingDone:
       logging.info('Training is done.')
+
+
+def _make_pools(config, first, stop):
+  """Returns the pools, from a thread with the priority of the environments.
+
+  Args:
+    config: A `config.Config` of an actor job.
+    first: Number of the first environment, see `suites.turns`.
+    stop: A `signals.Stop`.
+
+  Raises:
+    signals.Interrupted: It was told to stop, which may be minutes before the
+      last environment has started.
+    environments.PoolError: They cannot be made.
+  """
+  made = futures.Future()
+
+  def make():
+    # Threads and processes have the priority of the thread that starts them.
+    os.nice(_ENVIRONMENTS_NICENESS)
+    try:
+      made.set_result(suites.make_pools(
+          config, suites.choose_layout(config, config.num_environments),
+          # A job that is started again does not play the same episodes again.
+          seeds.derive(config.seed, seeds.TRAINING, int(time.time())), first))
+    except BaseException as e:  # For the thread that waits.
+      made.set_exception(e)
+
+  # The end of the process does not wait for a daemon.
+  threading.Thread(target=make, name='environments', daemon=True).start()
+  with stop.interrupting():
+    return made.result()

@@ -7,6 +7,7 @@ from scalable_agent import suites
 from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.jobs import addresses
 from scalable_agent.process import memory
+from scalable_agent.process import signals
 from scalable_agent.shared_replay import protocol
 from scalable_agent.shared_replay import service as service_lib
 
@@ -26,7 +27,12 @@ def run(config, stop):
   memory.keep_freed_memory()
   security = addresses.load_security(config)
   address = addresses.replay_listen_address(config, security)
-  facts = suites.find_facts(config)
+  try:
+    # An environment may take minutes to start.
+    with stop.interrupting():
+      facts = suites.find_facts(config)
+  except signals.Interrupted:
+    return
   memory_assembly.check(config, None, facts)
   levels = suites.level_names(config)
   replays_episodes = config.replay_state == 'recomputed'

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import threading
 import time
 
 import psutil
@@ -224,6 +225,27 @@ def test_an_actor_job_goes_on_with_the_levels_where_the_one_before_ends(
   # Environments 35 to 41.
   assert made == [(list(dmlab30.LEVEL_MAPPING)[5:12],
                    seeds.derive(100, seeds.TRAINING, 1234) + 35)]
+
+
+@pytest.mark.parametrize('job, slow', [
+    (('actor', '--task=0'), 'make_pools'),
+    (('replay', '--replay_host=localhost:1'), 'find_facts')])
+def test_a_job_stops_while_its_environments_start(
+    job, slow, run_main, tmp_path, monkeypatch):
+  """Which may take minutes; whoever stops it would kill it before."""
+  release = threading.Event()
+
+  def start(*unused_args):
+    os.kill(os.getpid(), signal.SIGTERM)
+    release.wait(5.)
+    raise environments.PoolError('it was waited for')
+
+  monkeypatch.setattr(actor_job.suites, slow, start)
+  result = run_main(
+      f'--logdir={tmp_path}', '--level_name=gym:CartPole-v1',
+      '--inference=learner', f'--job_name={job[0]}', *job[1:])
+  release.set()
+  assert result.code == 0, result
 
 
 @pytest.mark.parametrize('job_name, expected', [('actor', '-1'),
