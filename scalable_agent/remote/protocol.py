@@ -172,7 +172,11 @@ def gradient_layout(gradient, agent_output, unroll_length, num_levels):
   """
   template, bounds = _unroll_template(
       (), agent_output, (), unroll_length, num_levels)
-  return wire.Layout(template._replace(gradient=_repeat(gradient)), bounds)
+  template = template._replace(gradient=_repeat(gradient))
+  # As where workers are threads, the learner skips what is not finite.
+  unbounded = [name for name, _ in wire.paths(template)
+               if name.startswith(('gradient.dense.', 'gradient.logs.'))]
+  return wire.Layout(template, bounds, unbounded)
 
 
 def _unroll_template(agent_state, agent_output, observation_spec, unroll_length,

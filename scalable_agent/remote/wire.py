@@ -46,7 +46,7 @@ class Layout:
     num_bytes: Length of every such message.
   """
 
-  def __init__(self, template, bounds=None):
+  def __init__(self, template, bounds=None, unbounded=()):
     """Initializes the layout.
 
     Args:
@@ -54,17 +54,19 @@ class Layout:
       bounds: A dict of path to the smallest and largest value that a received
         integer array may hold. Floats have to be finite and booleans 0 or 1
         whatever this says.
+      unbounded: Paths of the arrays whose floats need not be finite.
 
     Raises:
       ValueError: A dtype or a path has no name in the format, two paths are
-        the same, or `bounds` has one that is unknown.
+        the same, or `bounds` or `unbounded` have one that is unknown.
     """
     self._template = template
     named = paths(template)
-    unknown = set(bounds or ()) - {name for name, _ in named}
+    unknown = {*(bounds or ()), *unbounded} - {name for name, _ in named}
     if unknown:
       raise ValueError(f'bounds of {sorted(unknown)}, which the template lacks')
     self._bounds = bounds or {}
+    self._unbounded = frozenset(unbounded)
     self._names = [name for name, _ in named]
     if (len(set(self._names)) < len(self._names) or
         {'', _RESERVED} & set(self._names)):
@@ -180,7 +182,8 @@ class Layout:
   def _check(self, name, leaf):
     if not leaf.size:
       return
-    if leaf.dtype.kind == 'f' and not np.isfinite(leaf).all():
+    if (leaf.dtype.kind == 'f' and name not in self._unbounded and
+        not np.isfinite(leaf).all()):
       raise WireError(f'{name} has values that are not finite')
     if leaf.dtype.kind == 'b' and leaf.view(np.uint8).max() > 1:
       raise WireError(f'{name} has values that are not booleans')

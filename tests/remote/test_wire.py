@@ -10,8 +10,11 @@ from hypothesis.extra import numpy as hnp
 import numpy as np
 import pytest
 import safetensors.numpy
+import tree
 
+from scalable_agent import trajectories
 from scalable_agent.environments import ArraySpec
+from scalable_agent.remote import protocol
 from scalable_agent.remote import wire
 from tests.remote import remote_parts
 
@@ -195,6 +198,34 @@ def _poke(name, value, dtype):
 def test_refuses(message, what):
   with pytest.raises(wire.WireError, match=what):
     _LAYOUT.decode(message)
+
+
+@pytest.mark.parametrize('part, is_refused', [
+    ('dense', False), ('logs', False), ('touched', True)])
+def test_a_gradient_that_is_not_finite_is_the_learners_to_skip(
+    part, is_refused):
+  """Which it does by the norm; what says which rows to update is no part of it.
+  """
+  array = np.ones([3], np.float32)
+  gradient = trajectories.Gradient(
+      {'a/w': array}, {'a/w': array}, {'total_loss': array[0]})
+  length = remote_parts.UNROLL_LENGTH
+  unroll = remote_parts.make_unroll(0)
+  layout = protocol.gradient_layout(
+      gradient, unroll.agent_outputs, length, num_levels=1)
+  bad = gradient._replace(**{part: tree.map_structure(
+      lambda a: np.full_like(a, np.nan), getattr(gradient, part))})
+  message = layout.encode(protocol.UnrollMessage(
+      session=np.uint64(1), sequence=np.int64(1), level=np.int32(0),
+      policy_version=np.int64(0), agent_state=(),
+      env_outputs=unroll.env_outputs._replace(observation=()),
+      agent_outputs=unroll.agent_outputs, gradient=bad))
+  if is_refused:
+    with pytest.raises(wire.WireError, match=f'gradient.{part}.a/w'):
+      layout.decode(message)
+  else:
+    found = layout.decode(message).gradient
+    np.testing.assert_equal(tree.flatten(found), tree.flatten(bad))
 
 
 def test_peek_reads_one_value():
