@@ -24,7 +24,7 @@ _CALL_SECONDS = 60.
 _MINIMUM_MAX_BYTES = 1 << 20
 
 _FATAL = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED,
-          grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED,
+          grpc.StatusCode.FAILED_PRECONDITION,
           grpc.StatusCode.PERMISSION_DENIED,
           grpc.StatusCode.RESOURCE_EXHAUSTED)
 
@@ -253,6 +253,10 @@ class Link:
       raise Closed() from error
     if error.code() == grpc.StatusCode.OUT_OF_RANGE:
       raise TrainingDone() from error
+    if error.code() == grpc.StatusCode.UNIMPLEMENTED:
+      raise Refused(
+          f'What listens at {self._address} is no {self._ends.service}, but '
+          'another service.') from error
     if error.code() in _FATAL:
       raise Refused(
           f'The {self._ends.service} at {self._address} refuses this '

@@ -403,6 +403,18 @@ def test_other_agents_are_refused_in_a_line_that_names_both(changes, what):
           f'The replay job at 127.0.0.1:{job.port} refuses this learner: ')
 
 
+def test_another_service_at_the_address_is_said():
+  """As where the ports of --learner_hosts and --replay_host are mixed up."""
+  with replay_parts.Job() as job, remote_parts.Learner() as learner:
+    with replay_parts.client_of(learner) as lost:
+      with pytest.raises(client_lib.Refused, match=(
+          f'^What listens at 127.0.0.1:{learner.port} is no replay job, but ')):
+        lost.sample(1)
+    with remote_parts.client_of(job) as lost:
+      with pytest.raises(client_lib.Refused, match='is no learner, but anoth'):
+        lost.get_weights(-1)
+
+
 def test_what_cannot_be_learned_from_is_refused_with_its_name():
   with replay_parts.Job() as job:
     with replay_parts.client_of(job) as client:
