@@ -312,6 +312,9 @@ def channel_options(max_message_bytes):
       ('grpc.initial_reconnect_backoff_ms', 100),
       ('grpc.max_reconnect_backoff_ms', 1000),
       ('grpc.use_local_subchannel_pool', 1),
+      # The proxy that `http_proxy` names is for the web: it does not know the
+      # jobs of a cluster, and is not to see their token.
+      ('grpc.enable_http_proxy', 0),
       # Two learners on a port would share its actors without a word.
       ('grpc.so_reuseport', 0),
   ]

@@ -1,6 +1,7 @@
 """TensorFlow's collectives between learners: sums, and what sums can carry."""
 
 import contextlib
+import os
 import re
 import signal
 import socket
@@ -169,6 +170,9 @@ def _create_strategy(hosts, task, device_names):
           name='worker', num_tasks=len(hosts))])
   logging.info('Learner %d waits for all of %s (--collective_hosts)', task,
                ', '.join(hosts))
+  # TensorFlow would look for them behind the proxy that `http_proxy` names.
+  os.environ['no_grpc_proxy'] = ','.join(
+      host.rpartition(':')[0].strip('[]') for host in hosts)
   with _default_signals():
     _meet(hosts, task)
     try:

@@ -75,6 +75,16 @@ def test_an_actor_may_come_first(caplog):
   assert f'Connected to the learner at 127.0.0.1:{port}' in caplog.text
 
 
+def test_a_learner_is_not_looked_for_behind_a_web_proxy(monkeypatch):
+  """Which many clusters name in the environment of all programs."""
+  for name in ('http_proxy', 'https_proxy'):
+    monkeypatch.setenv(name, 'http://127.0.0.1:9')
+  with remote_parts.Learner() as learner:
+    with remote_parts.client_of(learner) as client:
+      assert remote_parts.Thread(client.get_weights, -1).result(
+          _CLOSE_SECONDS)
+
+
 def test_close_ends_a_wait_for_the_learner():
   with remote_parts.Learner() as learner:
     port = learner.port

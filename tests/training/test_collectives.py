@@ -28,7 +28,9 @@ def pair(tmp_path_factory):
   process = subprocess.run(
       [sys.executable, '-m', 'tests.training.learner_pair', str(directory)],
       cwd=_ROOT,
-      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2'), timeout=400,
+      # They do not look for each other behind a web proxy.
+      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2',
+               http_proxy='http://127.0.0.1:9'), timeout=400,
       stdin=subprocess.DEVNULL, capture_output=True, text=True)
   assert process.returncode == 0, process.stderr[-4000:]
   found = [dict(np.load(directory / f'{task}.npz')) for task in range(2)]
