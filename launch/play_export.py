@@ -21,6 +21,8 @@ import tensorflow as tf
 os.environ.setdefault('TF_FORCE_GPU_ALLOW_GROWTH', 'true')
 # The level that an agent for all games was trained on.
 _ALL_GAMES = 'atari57'
+# Seeds of games, which follow each other from it, have to fit 31 bits.
+_MAX_SEED = 2_000_000_000
 
 
 def choose_game(metadata, asked):
@@ -94,8 +96,12 @@ def play(export_dir, num_games, seed, game=None):
 
   Raises:
     OSError: There is no export.
-    ValueError: See `choose_game`.
+    ValueError: An argument cannot work; the message is one line.
   """
+  if num_games < 1:
+    raise ValueError(f'--episodes={num_games}: it has to be 1 or more.')
+  if not 0 <= seed <= _MAX_SEED:
+    raise ValueError(f'--seed={seed}: it has to be from 0 to {_MAX_SEED:,}.')
   with open(os.path.join(export_dir, 'metadata.json')) as f:
     metadata = json.load(f)
   game = choose_game(metadata, game)

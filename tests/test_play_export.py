@@ -8,7 +8,8 @@ import pytest
 pytest.importorskip('ale_py')
 
 _PLAYER = pathlib.Path(__file__).resolve().parents[1] / 'launch/play_export.py'
-_CHOOSE = runpy.run_path(str(_PLAYER))['choose_game']
+_PROGRAM = runpy.run_path(str(_PLAYER))
+_CHOOSE = _PROGRAM['choose_game']
 
 
 @pytest.mark.parametrize('level, asked, expected', [
@@ -28,3 +29,11 @@ def test_the_game_of_the_agent_or_one_of_all(level, asked, expected):
 def test_what_cannot_be_played_is_said(suite, level, asked, message):
   with pytest.raises(ValueError, match=message):
     _CHOOSE(dict(suite=suite, level_name=level), asked)
+
+
+@pytest.mark.parametrize('num_games, seed, message', [
+    (0, 1, '--episodes=0: it has to be 1 or more'), (-1, 1, '--episodes=-1'),
+    (1, -1, '--seed=-1: it has to be from 0'), (1, 2**31, '--seed=2147483648')])
+def test_numbers_that_cannot_work_are_said(tmp_path, num_games, seed, message):
+  with pytest.raises(ValueError, match=message):
+    _PROGRAM['play'](str(tmp_path), num_games, seed)
