@@ -182,9 +182,12 @@ def check_value(declared, value):
     ConfigError: It cannot work.
   """
   allowed = (int, float) if declared.type is float else declared.type
-  if not isinstance(value, allowed):
+  # To Python, True is a whole number too.
+  if not isinstance(value, allowed) or (
+      isinstance(value, bool) and declared.type is not bool):
     raise refusal(declared.name, value,
-                  f'it has to be {_TYPES[declared.type]}')
+                  f'it has to be {_TYPES[declared.type]}, and its type is '
+                  f'{type(value).__name__}')
   if declared.choices and value not in declared.choices:
     raise refusal(declared.name, value,
                   f'it has to be {" or ".join(declared.choices)}')

@@ -26,8 +26,9 @@ class StartSettings:
       'run, what no flag says is as it was in that run: training resumes, and '
       'the other modes take its weights.', settings.NOWHERE, settings.Check(
           lambda value: value and not set(value) & set('[]*?\\'),
-          'TensorFlow takes [, ], *, ? and \\ in a path for a pattern, and '
-          'would not find the checkpoints. Name another directory'))
+          'it has to name a directory, without [, ], *, ? and \\, which '
+          'TensorFlow takes for a pattern, so that it would find no checkpoint'
+      ))
   mode: str = setting(
       'train',
       'Whether to train, to play whole episodes with a checkpoint, to write '

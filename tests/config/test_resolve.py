@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from absl import flags
+import numpy as np
 import pytest
 
 from scalable_agent import config as config_lib
@@ -296,13 +297,19 @@ def test_configurations_share_no_list():
     (dict(mode='tset'), '--mode=tset cannot work: it has to be train or test '
      'or export or check.'),
     (dict(batch_size='8'), '--batch_size=8 cannot work: it has to be a whole '
-     'number.'),
+     'number, and its type is str.'),
     (dict(batch_size=8.), '--batch_size=8.0 cannot work'),
-    (dict(learning_rate='fast'), 'it has to be a number.'),
-    (dict(use_lstm=0), '--use_lstm=0 cannot work: it has to be True or False.'),
+    (dict(batch_size=np.int64(8)), 'and its type is int64.'),
+    (dict(batch_size=True), 'a whole number, and its type is bool.'),
+    (dict(learning_rate='fast'), 'it has to be a number, and its type is str.'),
+    (dict(learning_rate=True), 'it has to be a number, and its type is bool.'),
+    (dict(use_lstm=0), '--use_lstm=0 cannot work: it has to be True or False, '
+     'and its type is int.'),
     (dict(learner_hosts='a:1'), '--learner_hosts=a:1 cannot work: it has to be '
-     'a list.'),
-    (dict(logdir=None), '--logdir=None cannot work: it has to be text.'),
+     'a list, and its type is str.'),
+    (dict(logdir=None), '--logdir=None cannot work: it has to be text, and its '
+     'type is NoneType.'),
+    (dict(logdir=''), '--logdir= cannot work: it has to name a directory, '),
 ])
 def test_what_flags_would_refuse_is_refused_in_a_script_too(values, expected):
   with pytest.raises(config_lib.ConfigError) as caught:

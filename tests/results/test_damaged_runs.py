@@ -113,7 +113,7 @@ def test_whole_logs_are_read_without_a_warning(tmp_path, caplog):
   assert not caplog.text
 
 
-_NAMED = ' --batch_size=[1] cannot work: it has to be a whole number.'
+_NAMED = ' --batch_size=[1] cannot work: it has to be a whole number, '
 
 
 @pytest.mark.parametrize('name, content, expected', [
