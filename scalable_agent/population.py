@@ -139,14 +139,13 @@ def start_parameters():
 def _check_adapts(name, value):
   """Refuses to multiply what is no positive number, or has an upper end."""
   if not isinstance(value, float) or value <= 0:
-    raise _refusal('adapt', f'{name} starts at {value}, and a factor of '
-                   '1.2 changes positive numbers alone, that need not be '
-                   'whole')
+    raise _refusal('adapt', f'{name} starts at {value}, and factors of 1.2 '
+                   'can change positive numbers with fractions alone')
   check = config_lib.SETTINGS[name].check
   if check and not check.holds(
       value * evolution.PERTURB_FACTOR**_MANY_CHANGES):
-    raise _refusal('adapt', f'of {name}, {check.expected}, and factors of 1.2 '
-                   'would take it out of there')
+    raise _refusal('adapt', f'factors of 1.2 could make {name} too large: '
+                   f'{check.expected}')
 
 
 def _read_history(starts):

@@ -88,7 +88,8 @@ def test_the_worse_takes_over_the_weights_of_the_better(tmp_path):
      '--adapt=gradient_norm_clip cannot work: gradient_norm_clip starts'),
     (('--adapt=batch_size',), '--adapt=batch_size cannot work'),
     (('--adapt=discounting',),
-     '--adapt=discounting cannot work: of discounting, '),
+     '--adapt=discounting cannot work: factors of 1.2 could make discounting '
+     'too large: it has to be in [0, 1].'),
     (('--score_range=5,5',), '--score_range=5,5 cannot work'),
     (('--score_range=0,inf',), '--score_range=0,inf cannot work'),
     (('--score_range=',), '--score_range is needed'),

@@ -206,8 +206,9 @@ def _check_pools(config):
       config.inference_maximum_batch_size >= max(
           config.inference_minimum_batch_size, most),
       'inference_maximum_batch_size',
-      'it has to hold what one pool hands out and be no less than '
-      '--inference_minimum_batch_size')
+      f'it has to hold the {most} environments that one pool may hand out at '
+      'a time, and be no less than --inference_minimum_batch_size='
+      f'{config.inference_minimum_batch_size}')
 
 
 def _check_inference(config):

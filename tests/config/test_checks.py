@@ -370,6 +370,7 @@ def test_a_batch_of_the_policy_holds_whole_games(monkeypatch):
   values = dict(level_name='atari57', num_actors=114, pool_batch_size=57)
   message = message_of(inference_maximum_batch_size=57, **values)
   assert '--inference_maximum_batch_size=57 cannot work' in message
+  assert 'hold the 58 environments' in message
   resolve(inference_maximum_batch_size=58, **values)
 
 
