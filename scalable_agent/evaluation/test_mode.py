@@ -110,10 +110,10 @@ class _Tester:
     return self._policy(*inputs)
 
   def _kind(self, config):
-    """Returns what the scores of a level depend on, a dict."""
+    """Returns what the scores and films of a level depend on, a dict."""
     return dict(frames=self.frames, weights=self._weights_hash,
                 seed=config.seed, test_num_episodes=config.test_num_episodes,
-                dataset_path=config.dataset_path,
+                dataset_path=config.dataset_path, video_dir=config.video_dir,
                 agent=config_lib.effective_values(
                     dataclasses.asdict(config), config_lib.AGENT))
 

@@ -145,6 +145,9 @@ def test_a_test_that_was_ended_goes_on_with_the_rest(
     tester = test_mode._Tester(
         dataclasses.replace(config, **changed), signals.Stop())
     assert tester.unfinished(dataclasses.replace(config, **changed)) == {}
+  # Of the levels that were played there are no films.
+  assert list(tester.unfinished(config)) == list(before)
+  assert tester.unfinished(dataclasses.replace(config, video_dir='/x')) == {}
   # And so is one of other weights of the same frame.
   other = tmp_path / 'other'
   other.mkdir()
