@@ -37,8 +37,9 @@ class StartSettings:
   checkpoint: str = setting(
       'latest',
       'Which weights --mode=test and --mode=export take: latest; best, those '
-      'of the best mean return of 100 episodes; or the path of a checkpoint, '
-      'such as /tmp/agent/ckpt-4000000.', settings.NOWHERE)
+      'of the best mean return of 100 episodes (atari57, dmlab30: of the best '
+      'mean capped score); or the path of a checkpoint, such as '
+      '/tmp/agent/ckpt-4000000.', settings.NOWHERE)
   video_dir: str = setting(
       '', 'Directory for a GIF of one more episode per level in test mode; the '
       'level has to have images to show.', settings.NOWHERE)
