@@ -139,8 +139,8 @@ def start_parameters():
 def _check_adapts(name, value):
   """Refuses to multiply what is no positive number, or has an upper end."""
   if not isinstance(value, float) or value <= 0:
-    raise _refusal('adapt', f'{name} starts at {value}, and factors of 1.2 '
-                   'can change positive numbers with fractions alone')
+    raise _refusal('adapt', f'{name} starts at {value}, and what is multiplied '
+                   'by 1.2 has to be positive, and need not be whole')
   check = config_lib.SETTINGS[name].check
   if check and not check.holds(
       value * evolution.PERTURB_FACTOR**_MANY_CHANGES):
