@@ -11,8 +11,9 @@ Prints one line, and exits with 0 if all is well:
 * A run without jobs trains.
 
 What trains writes `metrics.jsonl`. If that is older than the longest wait for a
-batch (--batch_timeout_secs), the run should have ended by itself, and hangs. A
-run of Reactor first fills its replay, which may take longer.
+batch (--batch_timeout_secs), the run should have ended by itself, and hangs.
+Two things may take longer: Reactor first fills its replay, and a run that is
+trained may end with an evaluation.
 Linux only: all is read in /proc.
 """
 
@@ -24,6 +25,7 @@ import time
 from absl import flags
 
 from scalable_agent import experiment
+from scalable_agent.checkpoints import checkpoint_files
 
 _LISTENS, _CONNECTED = '0A', '01'  # In /proc/net/tcp.
 
@@ -64,6 +66,8 @@ def find_sockets(proc='/proc'):
 def find_silence(config, process):
   """Returns for how long a job has not written `metrics.jsonl`, in seconds.
 
+  0 while it does what may take longer; see the module.
+
   Args:
     config: The job's `config.Config`.
     process: Its folder of /proc.
@@ -79,6 +83,9 @@ def find_silence(config, process):
   silence = time.time() - written
   if silence > runs and config.frames_before_updates:
     return 0.  # Its replay fills; if that stops, the run ends by itself.
+  saved = checkpoint_files.newest_frames(config.logdir)
+  if saved >= config.total_environment_frames:
+    return 0.  # What is left is an evaluation.
   return min(silence, runs)
 
 

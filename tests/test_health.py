@@ -55,9 +55,10 @@ def test_problem(health, values, sockets, silent, expected):
 @pytest.mark.parametrize('agent, written_before, expected', [
     ('impala', 30, 30), ('impala', 500, 200), ('impala', None, 200),
     ('reactor', 30, 30), ('reactor', 500, 0), ('reactor', None, 0)])
+@pytest.mark.parametrize('is_trained', [False, True])
 def test_a_job_is_silent_since_it_wrote_or_began(
-    health, tmp_path, agent, written_before, expected):
-  """A run of Reactor, while its replay fills, has nothing to write."""
+    health, tmp_path, agent, written_before, expected, is_trained):
+  """Reactor has nothing to write while its replay fills, nor an evaluation."""
   began = (time.clock_gettime(time.CLOCK_BOOTTIME) - 200) * os.sysconf(
       'SC_CLK_TCK')
   (tmp_path / 'stat').write_text(
@@ -66,10 +67,12 @@ def test_a_job_is_silent_since_it_wrote_or_began(
   if written_before is not None:
     metrics.write_text('')
     os.utime(metrics, (time.time() - written_before,) * 2)
+  (tmp_path / f'ckpt-{70_000 if is_trained else 60_000}.index').write_text('')
   config = config_lib.resolve(dict(
-      level_name='pong', logdir=str(tmp_path), agent=agent))
+      level_name='pong', logdir=str(tmp_path), agent=agent,
+      total_environment_frames=70_000))
   assert health['find_silence'](config, str(tmp_path)) == pytest.approx(
-      expected, abs=5)
+      0 if is_trained else expected, abs=5)
 
 
 def test_a_process_has_begun_when_it_says(health, tmp_path):
