@@ -11,6 +11,7 @@ from absl.testing import flagsaver
 import psutil
 import pytest
 
+from scalable_agent import config as config_lib
 from scalable_agent import sweep
 from tests.studies import trial_runs
 
@@ -385,7 +386,13 @@ def test_tests_share_nothing(tmp_path, monkeypatch):
                       ('learning_rate=0.002', .002)):
     trial_runs.write(tmp_path, trial, [1.], [dict(learning_rate=rate)], {},
                      learning_rate=rate)
-  _main(*arguments, '--mode=test', '--parallel=1')
+    (tmp_path / trial / 'ckpt-8.index').touch()
+  _main(*arguments, '--mode=test', '--parallel=1', '--video_dir=/x')
   assert len(runs) == 2
-  assert not any('--replay_host' in argument for run in runs
-                 for argument in run._prepare())
+  for run in runs:
+    assert not any('--replay_host' in each for each in run._prepare())
+    # Nor films, which have the names of levels.
+    assert f'--video_dir=/x/{run.name}' == run._prepare()[-1]
+  os.remove(tmp_path / 'learning_rate=0.001' / 'ckpt-8.index')
+  with pytest.raises(config_lib.ConfigError, match='has no checkpoint'):
+    runs[0]._prepare()

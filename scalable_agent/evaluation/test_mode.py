@@ -155,8 +155,7 @@ class _Tester:
 
   def _record(self, config):
     """Plays an episode of one level into a file, and returns its path."""
-    path = os.path.join(
-        config.video_dir, file_names.of_level(config.level_name) + '.gif')
+    path = file_names.video(config.video_dir, config.level_name)
     pool = suites.make_shown_pool(config, play.seed(config))
     with contextlib.closing(pool):
       frames = recording.play(pool, self._act, self._agent.initial_state(1))

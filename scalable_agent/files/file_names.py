@@ -1,5 +1,6 @@
 """Names of files: of test scores, and of what is about a level."""
 
+import os
 import re
 
 # In a log directory.
@@ -9,3 +10,8 @@ TEST_SCORES = 'test_scores.json'
 def of_level(level_name):
   """Returns a level's name without characters that mean something in paths."""
   return re.sub(r'[^\w.-]+', '_', level_name)
+
+
+def video(video_dir, level_name):
+  """Returns the path of the GIF that test mode makes of a level."""
+  return os.path.join(video_dir, of_level(level_name) + '.gif')

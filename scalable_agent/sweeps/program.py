@@ -73,8 +73,8 @@ def carry_out(runs, kind, parallel, more_columns=(), **hooks):
   if failed:
     rest = len(failed) - _MAX_NAMED
     sys.exit('Error: ' + '; '.join(
-        f'{run.name} crashed {run.crashes} times (see {run.output_path}): '
-        f'{run.last_words()}' for run in failed[:_MAX_NAMED]) + (
+        f'{run.name} {run.failure()}'.rstrip('.')
+        for run in failed[:_MAX_NAMED]) + (
             f'; and {rest} more' if rest > 0 else ''))
   if stop.is_set():
     sys.exit('Stopped. The same command goes on from here.')

@@ -24,6 +24,7 @@ from absl import logging
 from scalable_agent import suites
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.checkpoints import chosen_checkpoint
+from scalable_agent.config import ConfigError
 from scalable_agent.files import file_names
 from scalable_agent.files import locks
 from scalable_agent.files import log_file
@@ -65,12 +66,15 @@ def is_trained(config):
 
 
 def is_tested(config):
-  """Whether a `config.Config`'s checkpoint has been tested enough."""
+  """Whether a `config.Config`'s checkpoint has been tested enough, and filmed.
+  """
   try:
     with open(os.path.join(config.logdir, file_names.TEST_SCORES)) as f:
       scores = json.load(f)
     return scores['frames'] == chosen_checkpoint.frames(config) and all(
         scores['levels'][level]['num_episodes'] >= config.test_num_episodes
+        and (not config.video_dir or os.path.exists(
+            file_names.video(config.video_dir, level)))
         for level in suites.level_names(config))
   except (OSError, ValueError, KeyError, TypeError, RecursionError):
     return False
@@ -165,7 +169,8 @@ class ManagedRun:
       total_frames: Environment frames the run is to take.
       prepare: A function without arguments that returns the command of the
         process that begins or resumes the run, a list of strings. It is called
-        before each start, where nobody else works on the run.
+        before each start, where nobody else works on the run. Where it raises
+        ConfigError, the run has failed: another start would find the same.
       is_done: A function without arguments that says whether nothing is left
         to do.
       ends_with_parent: Whether the run saves and ends if this process is
@@ -198,6 +203,13 @@ class ManagedRun:
     lines = [line for line in _last_lines(self.output_path) if line.strip()]
     return lines[-1].decode(errors='replace') if lines else ''
 
+  def failure(self):
+    """Says of a run that has failed why, without its name."""
+    if not self.crashes:
+      return f'cannot be started: {self.last_words()}'
+    return (f'crashed {self.crashes} times (see {self.output_path}): '
+            f'{self.last_words()}')
+
   @property
   def rests(self):
     """Whether it is too early to try a start that has failed again."""
@@ -221,6 +233,9 @@ class ManagedRun:
       logging.warning('%s: %s', self.name, self._start_error)
       self._rests_until = time.monotonic() + _REST_SECONDS
       self._count_crash()
+    except ConfigError as e:
+      self._start_error = str(e)
+      self.state = 'failed'
 
   def _start(self, environ):
     os.makedirs(self.logdir, exist_ok=True)

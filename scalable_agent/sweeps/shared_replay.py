@@ -135,9 +135,7 @@ class SharedReplay:
           'keeps the replay job there. Wait for it, stop it, or choose another '
           '--logdir.')
     if run.state == 'failed':
-      raise ConfigError(
-          f'The replay job crashed {run.crashes} times (see '
-          f'{run.output_path}): {run.last_words()}')
+      raise ConfigError(f'The replay job {run.failure()}')
 
   def __exit__(self, *unused_args):
     self._run.terminate()

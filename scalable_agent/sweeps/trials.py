@@ -6,6 +6,7 @@ import sys
 
 from absl import logging
 
+from scalable_agent.checkpoints import chosen_checkpoint
 from scalable_agent.config import ConfigError
 from scalable_agent.files import whole_file
 from scalable_agent.process import machine_memory
@@ -120,8 +121,12 @@ def make_run(trial, config, arguments, ends_with_parent=False):
   is_done = (run_processes.is_tested if config.mode == 'test' else
              run_processes.is_trained)
   settings = dict(grid.settings_of(trial), logdir=config.logdir)
+  if config.video_dir:
+    settings['video_dir'] = config.video_dir
 
   def prepare():
+    if config.mode == 'test':
+      chosen_checkpoint.find(config)  # Or there is nothing to test.
     mark(config.logdir, trial.variant, trial.sample)
     return experiment_command(arguments, settings)
 

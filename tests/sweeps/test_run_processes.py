@@ -12,6 +12,7 @@ import types
 import psutil
 import pytest
 
+from scalable_agent.config import ConfigError
 from scalable_agent.files import locks
 from scalable_agent.process import signals
 from scalable_agent.sweeps import run_processes
@@ -104,6 +105,18 @@ def test_a_run_that_cannot_be_started_stops_no_other(tmp_path, monkeypatch):
   assert (broken.state, broken.crashes) == ('failed', 3)
   assert broken.last_words() == (
       f'It cannot be started: {tmp_path}/broken: File exists.')
+
+
+def test_what_no_start_could_change_is_not_tried_again(tmp_path):
+  def prepare():
+    raise ConfigError('It has no checkpoint.')
+
+  run = run_processes.ManagedRun(
+      'a', str(tmp_path), 100, prepare, lambda: False)
+  other = _make_run(tmp_path, _SUCCEED, 'b')
+  assert _run([run, other]) == [
+      ('a', 'failed'), ('b', 'running'), ('b', 'done')]
+  assert run.failure() == 'cannot be started: It has no checkpoint.'
 
 
 def test_a_full_disk_is_waited_for(tmp_path, monkeypatch):
@@ -238,11 +251,15 @@ def test_a_run_that_is_elsewhere_is_waited_for(tmp_path, monkeypatch, name):
 def test_is_tested(tmp_path, text, expected):
   config = types.SimpleNamespace(
       logdir=tmp_path, suite='atari', level_name='pong', mode='test',
-      checkpoint='latest',
-      test_num_episodes=10)
+      checkpoint='latest', test_num_episodes=10, video_dir='')
   assert not run_processes.is_tested(config)
   _write_checkpoint(tmp_path, 80)
   (tmp_path / 'test_scores.json').write_text(text)
+  assert run_processes.is_tested(config) == expected
+  # What is to be filmed too is not done without its film.
+  config.video_dir = tmp_path
+  assert not run_processes.is_tested(config)
+  (tmp_path / 'pong.gif').touch()
   assert run_processes.is_tested(config) == expected
 
 
