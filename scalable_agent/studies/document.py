@@ -183,8 +183,9 @@ def _lag(level, outcomes):
   missing = lag_lib.without_best(lines)
   if missing:
     blocks.append(document.Paragraph(
-        'No best hyperparameters can be chosen where their samples have fewer '
-        'than two seeds in common, so that there is nothing to show: '
+        'No best hyperparameters can be chosen where their samples have no '
+        'seed in common that chooses, or none that is shown, so that there is '
+        'nothing to show: '
         f'{"; ".join(missing)}. Give the sweep more --seeds, or use '
         '--study=stability, which takes the mean over all samples.'))
   blocks += [

@@ -51,8 +51,8 @@ def choose(samples, sample):
 
   Every second seed chooses the best, and the seeds between them are what is
   shown: the luck that made it the best is not theirs. If both halves were
-  shown, each chosen by the other, they would depend on each other. It takes two
-  seeds of the same samples, see `selection.complete`.
+  shown, each chosen by the other, they would depend on each other. It takes a
+  seed of each half that the same samples have, see `selection.complete`.
 
   Args:
     samples: A dict of sample to a dict of seed to `Outcome`.
@@ -67,12 +67,16 @@ def choose(samples, sample):
     return {seed: outcome.final
             for seed, outcome in samples.get(sample, {}).items()}
   kept = selection.complete(samples)
-  shared = sorted(set().union(*kept.values()))
-  if len(shared) < 2:
+  shared = set().union(*kept.values())
+  # Of all seeds: what is paired shows the same ones where a run is missing.
+  seeds = sorted(set().union(*samples.values()))
+  choosing, shown = ([seed for seed in half if seed in shared]
+                     for half in (seeds[::2], seeds[1::2]))
+  if not choosing or not shown:
     return {}
-  best = max(kept.values(), key=lambda seeds: selection.mean_final(
-      seeds[seed] for seed in shared[::2]))
-  return {seed: best[seed].final for seed in shared[1::2]}
+  best = max(kept.values(), key=lambda found: selection.mean_final(
+      found[seed] for seed in choosing))
+  return {seed: best[seed].final for seed in shown}
 
 
 def without_best(lines):

@@ -392,6 +392,19 @@ def test_what_is_chosen_for_is_not_what_chooses():
   assert told / count < .08
 
 
+@pytest.mark.parametrize('missing, pairs', [(1, 5), (6, 4)])
+def test_a_missing_run_costs_no_pairs_of_other_seeds(missing, pairs):
+  """Whichever half of the seeds it is of, the halves stay what they are."""
+  samples = [
+      {(('learning_rate', i),): {
+          seed: outcomes.Outcome(
+              '', '', (), (), frozenset(), seed, {}, float(seed), 1, 1, {})
+          for seed in range(1, 11) if (i, seed) != lost} for i in range(3)}
+      for lost in (None, (0, missing))]
+  shown = [lag.choose(each, None) for each in samples]
+  assert study_tables.difference(*shown)[0] == str(pairs)
+
+
 def test_there_is_no_best_by_one_seed_alone(tmp_path):
   """The best of luck would be shown for what hyperparameters are worth."""
   for i in range(4):
