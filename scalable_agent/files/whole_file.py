@@ -58,11 +58,15 @@ def sync(path):
 
 
 def check(path):
-  """Raises OSError if `write` could not write now: before what takes long."""
+  """Raises OSError if `write` could not write now: before what takes long.
+
+  Several processes may ask at a time.
+  """
   temporary = f'{path}{_TEMPORARY}'
   with open(temporary, 'wb'):
     pass
-  os.remove(temporary)
+  with contextlib.suppress(FileNotFoundError):  # Another has removed it.
+    os.remove(temporary)
 
 
 def remove_leftover(path):

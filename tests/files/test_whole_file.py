@@ -39,3 +39,11 @@ def test_the_disk_has_the_content_and_then_the_name(tmp_path, monkeypatch):
     done.clear()
     whole_file.write(path, b'')
     assert done == ['file', 'replace', 'directory']
+
+
+def test_several_may_check_at_a_time(tmp_path, monkeypatch):
+  """As the tasks of a job array do, which begin together in one directory."""
+  remove = os.remove
+  monkeypatch.setattr(os, 'remove', lambda path: [remove(path), remove(path)])
+  whole_file.check(tmp_path / 'file')
+  assert not os.listdir(tmp_path)
