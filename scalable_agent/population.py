@@ -149,7 +149,7 @@ def _check_adapts(name, value):
 
 
 def _read_history(starts):
-  """Returns the `evolution.History`, begun if there is none.
+  """Returns the `evolution.History`; begun, if there is none, in memory alone.
 
   Raises:
     config_lib.ConfigError: It is another population's.
@@ -158,7 +158,7 @@ def _read_history(starts):
   records = [evolution.start(i, parameters)
              for i, parameters in enumerate(starts)]
   if not history.records:
-    history.add(*records)
+    history.records = records
   found = history.records[:FLAGS.population]
   more = {record.member for record in history.records} - set(
       range(FLAGS.population))
@@ -205,6 +205,8 @@ def _make_population(starts, score):
         population, i, logdir, config.total_environment_frames, make_command))
   if FLAGS.share_replay:
     shared_replay.check_alike(configs)
+  # Where a member was refused, the directory holds no population yet.
+  history.add()
   return population, configs[0]
 
 

@@ -186,6 +186,19 @@ def test_another_population_is_refused(tmp_path, monkeypatch):
   assert (tmp_path / 'evolution.jsonl').read_bytes() == before
 
 
+def test_what_was_refused_may_start_otherwise(tmp_path, monkeypatch):
+  """A share that cannot be of a batch is drawn for the second member alone."""
+  for module, name in ((population.program, 'carry_out'),
+                       (population.lineage, 'write')):
+    monkeypatch.setattr(module, name, lambda *args, **kwargs: None)
+  given = (*_CARTPOLE, '--population=2', '--batch_size=8',
+           '--adapt=learning_rate')
+  with pytest.raises(SystemExit, match='^Error: --replay_proportion=0.3 '):
+    _main(tmp_path, *given, '--range=replay_proportion=0,0.3')
+  _main(tmp_path, *given, '--range=replay_proportion=0,0.5')
+  assert len((tmp_path / 'evolution.jsonl').read_text().splitlines()) == 2
+
+
 def test_a_flag_that_is_left_out_makes_another_population(
     tmp_path, monkeypatch):
   """Members that have not begun would have the default of today."""
