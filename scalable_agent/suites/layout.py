@@ -40,9 +40,11 @@ def choose(suite, config, num_environments):
   if config.architecture == 'a3c':
     num_pools = num_environments
   elif not num_pools:
-    # With one pool in lockstep this would be `a2c_sync_step`.
+    # With one pool in lockstep this would be `a2c_sync_step`, which is what
+    # --pool_batch_size asks for: half of the environments never fill it.
     num_pools = 2 if (config.architecture == 'a2c_sync_trajectory' and is_fixed
-                      and num_environments % 2 == 0) else 1
+                      and num_environments % 2 == 0
+                      and not config.pool_batch_size) else 1
   size = num_environments // num_pools
 
   maximum = config.pool_batch_size or size

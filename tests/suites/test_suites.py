@@ -57,6 +57,9 @@ def _layout(cores, monkeypatch, **values):
      (2, 16, 16, 16, 2)),
     (dict(level_name='pong', architecture='a2c_sync_trajectory', batch_size=7),
      (1, 7, 7, 7, 4)),
+    # Two pools of 16 could not hand out 32 at a time.
+    (dict(level_name='pong', architecture='a2c_sync_trajectory',
+          pool_batch_size=32), (1, 32, 32, 32, 4)),
     (dict(level_name='atari57'), (1, 57, 29, 29, 4)),
     (dict(level_name='atari57', num_actors=228, num_pools=2),
      (2, 114, 57, 57, 2)),
