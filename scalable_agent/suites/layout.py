@@ -76,7 +76,7 @@ def refuse_too_few(config, num_levels, noun):
   Returns:
     As `Suite.refuse`: None, or a setting's name and a clause that says why.
   """
-  if (config.task < 0 and config.mode == 'train' and
+  if (config.task < 0 and config.is_learner and
       config.num_actors < num_levels):
     return ('num_actors', f'{config.level_name} needs one for each of '
             f'{num_levels} {noun}')
