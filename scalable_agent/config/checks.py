@@ -100,8 +100,9 @@ def _check_agent(config):
 
 def _check_batch(config):
   learners = config.num_learners
-  # Reactor takes one unroll at a time.
-  _require(config, config.agent == 'reactor' or
+  # Reactor takes one unroll at a time. What is no learner takes none, and an
+  # actor job does not know each learner's share of a batch.
+  _require(config, config.agent == 'reactor' or not config.is_learner or
            config.queue_capacity >= config.num_new_unrolls,
            'queue_capacity',
            f'a batch of --batch_size={config.batch_size} unrolls ' + (

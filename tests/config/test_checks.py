@@ -221,6 +221,13 @@ def test_one_learner_has_the_whole_batch():
     assert config.learner_batch_size == config.queue_capacity == 32
 
 
+def test_others_may_have_the_queue_of_a_learner():
+  """All jobs may get the same flags."""
+  for values in dict(job_name='learner'), dict(job_name='actor'):
+    assert resolve(**dict(_TWO_LEARNERS, **values), queue_capacity=16
+                  ).queue_capacity == 16
+
+
 @pytest.mark.parametrize('values, expected', [
     (dict(job_name='learner', task=0), True),
     (dict(job_name='learner', task=0, inference='learner'), False),
@@ -411,6 +418,9 @@ def test_a_replay_job_neither_plays_nor_trains_nor_writes():
   assert not (config.is_learner or config.is_actor_job or
               config.writes_logdir or config.makes_environments)
   assert config.num_learners == 1
+  # So it needs none for each level.
+  assert config_lib.resolve(dict(
+      level_name='atari57', job_name='replay', replay_host='a:1')).is_replay_job
 
 
 @pytest.mark.parametrize('values, message', [
