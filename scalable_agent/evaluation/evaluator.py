@@ -16,6 +16,9 @@ from scalable_agent.process import errors
 from scalable_agent.process import threads
 from scalable_agent.suites import scores as suite_scores
 
+# How long the end waits for environments that are being made.
+_MAKING_SECONDS = 2.
+
 _Due = collections.namedtuple('_Due', 'weights version frames')
 
 
@@ -123,14 +126,19 @@ class Evaluator:
       raise self._error
 
   def close(self):
-    """Ends the thread, and with it an evaluation that goes on."""
+    """Ends the thread, and with it an evaluation that goes on.
+
+    A thread that makes environments ends once these are made, or with the
+    process: that may take an hour.
+    """
     with self._lock:
       self._closing = True
       self._lock.notify_all()
-    if self._pool:
-      self._pool.close()
+      pool, is_playing = self._pool, self._playing is not None
+    if pool:
+      pool.close()
     if self._thread.is_alive():
-      self._thread.join()
+      self._thread.join(_MAKING_SECONDS if is_playing and not pool else None)
 
   def _run(self):
     try:
@@ -176,6 +184,7 @@ class Evaluator:
     self._policy.update(due.weights, due.version)
     episodes = []
     for level_name in suites.level_names(self._config):
+      self._note_pool(None)  # It is being made.
       episodes += play.play_level(
           dataclasses.replace(self._config, level_name=level_name), self._act,
           self._agent, on_pool=self._note_pool)

@@ -173,7 +173,7 @@ def test_the_end_does_not_wait_for_environments(evaluator, monkeypatch):
 def test_the_end_does_not_wait_for_environments_that_are_being_made(
     evaluator, monkeypatch):
   """Their pool is closed before anything is asked of it."""
-  is_making, is_closed = threading.Event(), threading.Event()
+  is_making, may_end, is_closed = (threading.Event() for _ in range(3))
   received = []
 
   class Pool:
@@ -186,16 +186,19 @@ def test_the_end_does_not_wait_for_environments_that_are_being_made(
 
   def make_pools(config, layout, seed):
     is_making.set()
-    while not evaluator._closing:
-      time.sleep(.001)
+    may_end.wait(5.)
     return [Pool()]
 
   monkeypatch.setattr(suites, 'make_pools', make_pools)
+  monkeypatch.setattr(evaluator_lib, '_MAKING_SECONDS', .01)
   _begin(evaluator)
   _offer(evaluator, 100)
   assert is_making.wait(_TIMEOUT_SECONDS)
   evaluator.close()
-  assert is_closed.is_set() and not received and evaluator.reports == []
+  assert not is_closed.is_set()
+  may_end.set()
+  assert is_closed.wait(_TIMEOUT_SECONDS)
+  assert not received and evaluator.reports == []
 
 
 @pytest.mark.usefixtures('played')
