@@ -185,9 +185,21 @@ def test_plans_are_of_impala_with_the_policy_at_the_actors(
 
 def test_plans_only_actor_jobs_that_could_be(monkeypatch):
   with pytest.raises(config_lib.ConfigError, match=(
-      '^--envs_per_actor=1 cannot be planned: an actor job needs a multiple of '
+      '^--envs_per_actor=1 cannot work: it has to be a multiple of '
       '--num_pools=2.$')):
     _plan(monkeypatch, '--level_name=pong', '--num_pools=2')
+  with pytest.raises(config_lib.ConfigError, match='^--pool_batch_size=8 '):
+    _plan(monkeypatch, '--level_name=pong', '--envs_per_actor=4',
+          '--pool_batch_size=8')
+
+
+@pytest.mark.parametrize('values, count', [
+    (dict(level_name='pong'), 8), (dict(level_name='pong', num_pools=2), 4),
+    (dict(level_name='pong', pool_batch_size=2), 2),
+    (dict(level_name='gym:CartPole-v1'), 1)])
+def test_unrolls_begin_where_environments_step_together(values, count):
+  config = config_lib.resolve(dict(values, envs_per_actor=8))
+  assert plan_costs.unrolls_begun_at_once(config) == count
 
 
 def test_plans_only_what_has_images(monkeypatch):

@@ -1,5 +1,6 @@
 """Measures what a plan is made of: what a frame costs on this machine."""
 
+import dataclasses
 import os
 
 from absl import logging
@@ -7,6 +8,7 @@ from absl import logging
 from scalable_agent import suites
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
+from scalable_agent.config import checks
 from scalable_agent.config import ConfigError
 from scalable_agent.throughput import loop
 from scalable_agent.throughput import parts
@@ -18,6 +20,11 @@ from scalable_agent.throughput import unrolls
 _PLANNED = dict(agent='impala', architecture='impala', inference='actor')
 
 
+def _actor_job(config):
+  """Returns the configuration of an actor job, a `config.Config`."""
+  return dataclasses.replace(config, job_name='actor', task=0)
+
+
 def _shape(config):
   """Returns the `unrolls.Shape` of a configuration."""
   for name, planned in _PLANNED.items():
@@ -25,10 +32,8 @@ def _shape(config):
       raise ConfigError(
           f'--{name}={getattr(config, name)} cannot be planned: --plan knows '
           f'--{name}={planned}.')
-  if config.envs_per_actor % max(config.num_pools, 1):
-    raise ConfigError(
-        f'--envs_per_actor={config.envs_per_actor} cannot be planned: an actor '
-        f'job needs a multiple of --num_pools={config.num_pools}.')
+  # What was checked are the pools of a run on one machine.
+  checks.check(_actor_job(config))
   facts = suites.find_facts(config)
   frame = tuple(facts.observation_spec[0].shape)
   if len(frame) != 3:
@@ -48,7 +53,8 @@ def unrolls_begun_at_once(config):
   """
   if not suites.of(config).has_fixed_batches:
     return 1
-  return config.envs_per_actor // max(config.num_pools, 1)
+  return suites.choose_layout(
+      _actor_job(config), config.envs_per_actor).maximum_batch_size
 
 
 def measure(config, seconds):
