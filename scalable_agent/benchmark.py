@@ -90,13 +90,13 @@ flags.DEFINE_float(
     'each way.', lower_bound=1e-3)
 
 
-def _config():
-  """Returns the `config.Config` of the flags.
+def _config(changes=()):
+  """Returns the `config.Config` of the flags, as `experiment.config_with`.
 
   Raises:
     ConfigError: It is of no run that trains by itself.
   """
-  config = experiment.config_from_flags()
+  config = experiment.config_with(changes)
   if config.mode != 'train' or config.task >= 0 or config.is_replay_job:
     raise config_lib.ConfigError(
         'The benchmark measures a run that trains and is one process: leave '
@@ -138,7 +138,7 @@ def _plan(config):
 def _compare():
   """Compares the architectures on the flags' levels; returns the figures."""
   configs = [
-      experiment.config_with(dict(
+      _config(dict(
           level_name=level.replace(';', ','), architecture='a2c_sync_step'))
       for level in FLAGS.compare_levels]
   tensorflow_environment.load()

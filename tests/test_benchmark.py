@@ -272,6 +272,14 @@ def test_what_would_not_be_measured_is_refused(
   assert '\n' not in str(error.value)
 
 
+def test_compares_only_runs_that_train(monkeypatch):
+  for name in 'compare', 'show':
+    monkeypatch.setattr(comparison_lib, name, lambda *unused: {})
+  _main('--compare')
+  with pytest.raises(SystemExit, match='leave --mode, --task and --job_name'):
+    _main('--compare', '--mode=test')
+
+
 def test_parts_take_turns_on_a_resource_and_others_run_beside():
   rates = dict(environments=30., inference=60., learner=20.)
   ideal = lambda *resources: bottleneck.ideal_rate(
