@@ -22,7 +22,8 @@ class RecentEpisodes:
 
   def __init__(self, level_name):
     """Initializes without an episode; `level_name` as in the configuration."""
-    self.num_levels = len(suites.find(level_name).levels(level_name, False))
+    self._levels = suites.find(level_name).levels(level_name, False)
+    self.num_levels = len(self._levels)
     self._returns = collections.deque(maxlen=WINDOW)
     self._suite_scores = suite_scores.RunningScores(level_name)
 
@@ -45,7 +46,8 @@ class RecentEpisodes:
     counts = collections.Counter()
     for line in reversed(lines):
       logged = log_lines.parse_episode(line)
-      if logged is None:
+      # Of a damaged name there would never be enough.
+      if logged is None or logged.level not in self._levels:
         continue
       found.append(trajectories.Episode(
           logged.level, logged.episode_return, logged.episode_frames))

@@ -28,7 +28,7 @@ def test_logged_episodes_come_before_new_ones(tmp_path):
   """Only the last count, whatever is damaged between them."""
   path = _logged(tmp_path / 'e.csv', [('pong', i) for i in range(150)])
   with open(path, 'a') as f:
-    f.write('half a li')
+    f.write('200,pomg,9,4\nhalf a li')
   episodes = recent.RecentEpisodes('pong')
   episodes.add_logged(path)
   assert (episodes.mean_return(), len(episodes)) == (99.5, 100)
