@@ -31,7 +31,7 @@ class ReplacingProcessPool(process_pool.ProcessPool):
 
   Some failures end the use of the pool, and it raises `PoolError`, as
   `ProcessPool` does at the first failure:
-    an environment fails before its first output,
+    an environment that the pool begins with fails before its first output,
     it keeps failing,
     it returns what it must not, see `contract`.
 
