@@ -10,6 +10,8 @@ from tests.test_experiment import run_main  # pylint: disable=unused-import
 pytest.importorskip('gymnasium')
 
 _LEVEL = '--level_name=gym:CartPole-v1'
+# Training takes longer than the two seconds until actor jobs report episodes.
+_SLOW_LEVEL = '--level_name=synthetic:step_ms=4,size=4,episode_steps=20'
 _UPDATES = 20
 
 
@@ -54,7 +56,7 @@ def test_workers_on_one_machine_lag_by_the_others(tmp_path, run_main):
 
 
 def test_jobs_train_to_the_end(tmp_path, run_main):
-  with test_jobs.Jobs(tmp_path, _LEVEL, '--architecture=a3c',
+  with test_jobs.Jobs(tmp_path, _SLOW_LEVEL, '--architecture=a3c',
                       '--envs_per_actor=1') as jobs:
     workers = [jobs.actor(i) for i in range(2)]
     result = run_main(f'--logdir={jobs.logdir}', *jobs.learner_flags(),
