@@ -25,7 +25,7 @@ import time
 from absl import flags
 
 from scalable_agent import experiment
-from scalable_agent.checkpoints import checkpoint_files
+from scalable_agent.sweeps import run_processes
 
 _LISTENS, _CONNECTED = '0A', '01'  # In /proc/net/tcp.
 
@@ -83,8 +83,7 @@ def find_silence(config, process):
   silence = time.time() - written
   if silence > runs and config.frames_before_updates:
     return 0.  # Its replay fills; if that stops, the run ends by itself.
-  saved = checkpoint_files.newest_frames(config.logdir)
-  if saved >= config.total_environment_frames:
+  if run_processes.is_trained(config):
     return 0.  # What is left is an evaluation.
   return min(silence, runs)
 

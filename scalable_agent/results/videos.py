@@ -33,8 +33,7 @@ def find(agents, level_of):
   for i, (agent, agent_runs) in enumerate(agents.items()):
     for j, run in enumerate(agent_runs):
       for name in runs_lib.levels_of(run):
-        file_name = file_names.of_level(name) + '.gif'
-        source = os.path.join(run.logdir, FOLDER, file_name)
+        source = file_names.video(os.path.join(run.logdir, FOLDER), name)
         level = level_of(name)
         if level is None or not os.path.isfile(source):
           continue
@@ -42,5 +41,6 @@ def find(agents, level_of):
         caption = f'{level}: {agent}' + (
             '' if seed is None else f', seed {seed}')
         found.append((level, i, j, Video(
-            caption, source, f'{FOLDER}/{i}-{j}-{file_name}')))
+            caption, source,
+            f'{FOLDER}/{i}-{j}-{os.path.basename(source)}')))
   return [video for *_, video in sorted(found)]
