@@ -148,21 +148,20 @@ def _check_adapts(name, value):
                    f'{check.expected}')
 
 
-def _read_history(starts):
-  """Returns the `evolution.History`; begun, if there is none, in memory alone.
+def _read_history(begun):
+  """Returns the `evolution.History`, without records where there is none.
+
+  Args:
+    begun: Its first records if it is that of this population.
 
   Raises:
     config_lib.ConfigError: It is another population's.
   """
   history = evolution.History(os.path.join(FLAGS.logdir, _HISTORY_FILE))
-  records = [evolution.start(i, parameters)
-             for i, parameters in enumerate(starts)]
-  if not history.records:
-    history.records = records
   found = history.records[:FLAGS.population]
   more = {record.member for record in history.records} - set(
       range(FLAGS.population))
-  if found != records or more:
+  if history.records and (found != begun or more):
     raise config_lib.ConfigError(
         f'--logdir={FLAGS.logdir} holds a population of another size, or with '
         'other start parameters. Choose another --logdir, or the same '
@@ -176,7 +175,9 @@ def _make_population(starts, score):
   Returns:
     A pair of the `members.Population` and the `config.Config` of a member.
   """
-  history = _read_history(starts)
+  begun = [evolution.start(i, parameters)
+           for i, parameters in enumerate(starts)]
+  history = _read_history(begun)
   population = members_lib.Population(
       history, score, FLAGS.burn_in_frames, FLAGS.episodes, FLAGS.turn_secs,
       FLAGS.adapt, FLAGS.seed)
@@ -193,8 +194,9 @@ def _make_population(starts, score):
     logdir = os.path.join(FLAGS.logdir, f'{i:02d}')
     own = dict(_schedule(), logdir=logdir,
                seed=trials.own_seed(FLAGS.seed, i), **shared)
+    last = history.last(i) if history.records else begun[i]
     config = experiment.config_of_trial(
-        dict(own, **history.last(i).parameters), {*start, 'warm_start'})
+        dict(own, **last.parameters), {*start, 'warm_start'})
     configs.append(config)
 
     def make_command(settings, own=own, start=start):
@@ -206,7 +208,8 @@ def _make_population(starts, score):
   if FLAGS.share_replay:
     shared_replay.check_alike(configs)
   # Where a member was refused, the directory holds no population yet.
-  history.add()
+  if not history.records:
+    history.add(*begun)
   return population, configs[0]
 
 
