@@ -121,12 +121,11 @@ def _make_runs(trials):
     arguments.append(f'--replay_host={changes["replay_host"]}')
   runs, configs = [], []
   for trial in trials:
-    changes['logdir'] = os.path.join(FLAGS.logdir, trial.name)
+    own = dict(changes, logdir=os.path.join(FLAGS.logdir, trial.name))
     if FLAGS.video_dir:
       # A film is named after its level, which runs may have in common.
-      changes['video_dir'] = os.path.join(FLAGS.video_dir, trial.name)
-    config = experiment.config_of_trial(
-        dict(grid.settings_of(trial), **changes))
+      own['video_dir'] = os.path.join(FLAGS.video_dir, trial.name)
+    config = experiment.config_of_trial(dict(grid.settings_of(trial), **own))
     configs.append(config)
     runs.append(trials_lib.make_run(
         # Without the replay job they could not go on.
