@@ -145,9 +145,8 @@ class Agent:
         params, tf.reshape(last_actions, [-1]),
         tree.map_structure(steps.join_time, env_outputs._replace(info=())))
     if self._use_lstm:
-      gates = split(lstm.lstm_gates(params, 'core', out))
       out, core_state = lstm.lstm_unroll(
-          params, 'core', gates, done, core_state)
+          params, 'core', split(out), done, core_state)
     logits, baseline = _heads(params, out)
     return (split(logits), split(baseline)), core_state
 

@@ -1,4 +1,11 @@
-"""The LSTM of TensorFlow 1's `LSTMBlockCell`, as functions of its weights."""
+"""The LSTM of TensorFlow 1's `LSTMBlockCell`, as functions of its weights.
+
+With the kernel cut into W, which the inputs are multiplied by, and U:
+
+    i, j, f, o = x_t W + b + h_{t-1} U
+    c_t = sigmoid(f + 1) c_{t-1} + sigmoid(i) tanh(j)
+    h_t = sigmoid(o) tanh(c_t)
+"""
 
 import collections
 
@@ -28,7 +35,7 @@ def init_lstm(initializer, name, input_size, units):
 
 
 def lstm_gates(params, name, inputs):
-  """Computes the part of an LSTM's gates that depends on its input alone.
+  """Computes the part of an LSTM's gates that depends on its inputs alone.
 
   Args:
     params: Weights; `name/w` is [input size + units, 4 units] with TensorFlow
@@ -39,8 +46,7 @@ def lstm_gates(params, name, inputs):
   Returns:
     float32 [..., 4 units], for `lstm_step`.
   """
-  kernel = params[name + '/w'][:inputs.shape[-1]]
-  return tf.tensordot(inputs, kernel, 1) + params[name + '/b']
+  return _gates(params, name, inputs)[0]
 
 
 def lstm_step(params, name, gates, state):
@@ -55,77 +61,143 @@ def lstm_step(params, name, gates, state):
   Returns:
     The next `LSTMState`; its `h` is the output.
   """
-  return _step(_recurrent_weights(params, name, state), gates, state)
-
-
-def _recurrent_weights(params, name, state):
-  """Returns the part of the kernel that the output is multiplied by."""
-  return params[name + '/w'][-state.h.shape[-1]:]
-
-
-def _step(weights, gates, state):
-  gates += tf.matmul(state.h, weights)
-  i, j, f, o = tf.split(gates, 4, axis=-1)
-  c = tf.sigmoid(f + 1.) * state.c + tf.sigmoid(i) * tf.tanh(j)
-  return LSTMState(c, tf.sigmoid(o) * tf.tanh(c))
+  weights = params[name + '/w'][-state.h.shape[-1]:]
+  return LSTMState(*_step(gates + tf.matmul(state.h, weights), state.c)[:2])
 
 
 def reset(state, done):
   """Returns an `LSTMState` that is zero where bool [B] `done`."""
-  return _reset(state, done[:, tf.newaxis])
-
-
-def _reset(state, done):
   # Not a product, in which what is not finite would stay.
-  return LSTMState(*(tf.where(done, 0., s) for s in state))
+  return LSTMState(*(tf.where(done[:, tf.newaxis], 0., s) for s in state))
 
 
-def lstm_unroll(params, name, gates, done, state):
+def lstm_unroll(params, name, inputs, done, state):
   """Makes T steps of an LSTM.
 
   Args:
     params: As in `lstm_gates`.
     name: As in `lstm_gates`.
-    gates: float32 [T, B, 4 units], of `lstm_gates`.
+    inputs: float32 [T, B, input size].
     done: bool [T, B], where the state is reset before the step.
     state: The `LSTMState` before the first step, float32 [B, units].
 
   Returns:
     The outputs of all steps, float32 [T * B, units], and the last `LSTMState`.
   """
-  outputs, state = _unroll(
-      _recurrent_weights(params, name, state), gates, done, state)
-  return tf.concat(outputs, axis=0), state
+  (outputs,), (state,) = lstm_unrolls(params, [name], [inputs], done, [state])
+  return outputs, state
 
 
-def lstm_unrolls(params, names, gates, done, states):
+def lstm_unrolls(params, names, inputs, done, states):
   """Makes T steps of N LSTMs of the same size, side by side.
 
   Args:
     params: As in `lstm_gates`.
     names: A list of N prefixes of the weights.
-    gates: A list of N float32 [T, B, 4 units], of `lstm_gates`.
+    inputs: A list of N inputs, as for `lstm_unroll`.
     done: As for `lstm_unroll`.
     states: A list of N `LSTMState`s, as for `lstm_unroll`.
 
   Returns:
     A list of N outputs and a list of N states, as `lstm_unroll` returns them.
   """
-  weights = tf.stack([_recurrent_weights(params, name, state)
-                      for name, state in zip(names, states)])
-  outputs, state = _unroll(
-      weights, tf.stack(gates, axis=1), done,
-      LSTMState(*map(tf.stack, zip(*states))))
-  return (tf.unstack(tf.concat(outputs, axis=1)),
-          [LSTMState(*pair) for pair in zip(*map(tf.unstack, state))])
+  gates, weights = zip(*(
+      _gates(params, name, each) for name, each in zip(names, inputs)))
+  # The rows of all LSTMs are those of one tensor, N * B of them.
+  outputs, *last = _unroll(
+      tf.concat(gates, 1), tf.tile(done, [1, len(names)]),
+      *(tf.concat(parts, 0) for parts in zip(*states)), *weights)
+  units = outputs.shape[-1]
+  return ([tf.reshape(each, [-1, units])
+           for each in tf.split(outputs, len(names), 1)],
+          [LSTMState(*pair)
+           for pair in zip(*(tf.split(part, len(names)) for part in last))])
 
 
-def _unroll(weights, gates, done, state):
-  """Returns a list of T outputs, and the last state."""
-  # What is the same in all steps is computed once, and so is its gradient.
-  outputs = []
-  for gates_t, done_t in zip(
-      tf.unstack(gates), tf.unstack(done[..., tf.newaxis])):
-    state = _step(weights, gates_t, _reset(state, done_t))
-    outputs.append(state.h)
-  return outputs, state
+def _gates(params, name, inputs):
+  """Returns what `lstm_gates` does, and U."""
+  kernel = params[name + '/w']
+  num_inputs = inputs.shape[-1]
+  # Its gradient is less work than that of two slices.
+  of_inputs, weights = tf.split(
+      kernel, [num_inputs, kernel.shape[0] - num_inputs])
+  return tf.tensordot(inputs, of_inputs, 1) + params[name + '/b'], weights
+
+
+def _step(gates, c):
+  """Returns c_t, h_t and the gates' values, of all gates and c_{t-1}."""
+  i, j, f, o = tf.split(gates, 4, axis=-1)
+  i, j, f, o = tf.sigmoid(i), tf.tanh(j), tf.sigmoid(f + 1.), tf.sigmoid(o)
+  c = f * c + i * j
+  squashed = tf.tanh(c)
+  return c, o * squashed, (i, j, f, o, squashed)
+
+
+def _multiply(rows, weights):
+  """Multiplies each of N equal parts of the rows by its own weights."""
+  if len(weights) == 1:
+    return tf.matmul(rows, weights[0])
+  # On few rows, one product of batches would take longer.
+  return tf.concat([tf.matmul(part, each) for part, each in zip(
+      tf.split(rows, len(weights)), weights)], 0)
+
+
+@tf.custom_gradient
+def _unroll(gates, done, c, h, *weights):
+  """Makes T steps on R rows, of which each LSTM has its share.
+
+  Each operation has its own cost, whatever it computes. So a step back takes
+  few: what needs no gradient of a later step is computed for all steps at once,
+  as is the gradient of the weights.
+
+  Args:
+    gates: float32 [T, R, 4 units], of `lstm_gates`.
+    done: bool [T, R].
+    c: float32 [R, units].
+    h: float32 [R, units].
+    *weights: N U, float32 [units, 4 units].
+
+  Returns:
+    h of all steps, float32 [T, R, units], the last c and the last h.
+  """
+  before, values, outputs = [], [], []
+  for gates_t, done_t in zip(tf.unstack(gates), tf.unstack(done)):
+    state = reset(LSTMState(c, h), done_t)
+    before.append(state)
+    c, h, values_t = _step(gates_t + _multiply(state.h, weights), state.c)
+    values.append(values_t)
+    outputs.append(h)
+
+  def gradient(outputs_gradient, c_gradient, h_gradient):
+    c_before, h_before = map(tf.stack, zip(*before))
+    i, j, f, o, squashed = map(tf.stack, zip(*values))
+    kept = tf.cast(~done, gates.dtype)[..., tf.newaxis]
+    # Of c for h, of the earlier c for c, and of the gates: i, j and f for c, o
+    # for h.
+    c_slopes = tf.unstack(o * (1. - squashed**2))
+    c_before_slopes = tf.unstack(f * kept)
+    gate_slopes = tf.unstack(tf.concat([
+        i * (1. - i) * j, i * (1. - j**2), f * (1. - f) * c_before,
+        o * (1. - o) * squashed], -1))
+    transposed = [tf.transpose(each) for each in weights]
+    gates_gradient = []
+    for output_gradient, *slopes, kept_t in reversed(list(zip(
+        tf.unstack(outputs_gradient), c_slopes, c_before_slopes, gate_slopes,
+        tf.unstack(kept)))):
+      c_slope, c_before_slope, gate_slope = slopes
+      h_gradient += output_gradient
+      c_gradient += h_gradient * c_slope
+      gates_gradient.append(gate_slope * tf.concat(
+          [c_gradient, c_gradient, c_gradient, h_gradient], -1))
+      h_gradient = kept_t * _multiply(gates_gradient[-1], transposed)
+      c_gradient *= c_before_slope
+    gates_gradient = tf.stack(gates_gradient[::-1])
+    of_each = lambda values: [
+        tf.reshape(part, [-1, part.shape[-1]])
+        for part in tf.split(values, len(weights), 1)]
+    return (gates_gradient, None, c_gradient, h_gradient, *(
+        tf.matmul(each, its_gradient, transpose_a=True)
+        for each, its_gradient in zip(
+            of_each(h_before), of_each(gates_gradient))))
+
+  return (tf.stack(outputs), c, h), gradient

@@ -151,9 +151,7 @@ class ReactorAgent:
         params, steps.join_time(env_outputs.observation[0]))
     if self._use_lstm:
       outputs, core_state = lstm.lstm_unrolls(
-          params, _CORES,
-          [split(lstm.lstm_gates(params, name, inputs))
-           for name, inputs in zip(_CORES, outputs)], done, core_state)
+          params, _CORES, list(map(split, outputs)), done, core_state)
       core_state = tuple(core_state)
     heads = self._heads(params, *outputs)
     return tuple(map(split, heads)), core_state

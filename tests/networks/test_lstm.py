@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tree
 
 from scalable_agent import networks
 from scalable_agent.networks import layers
@@ -37,39 +38,70 @@ def test_initial_weights_are_glorot_uniform():
   agents.assert_uniform('oracle', oracle, (6 / 800) ** .5)
 
 
-def test_lstms_side_by_side_are_lstms_one_by_one():
-  """Outputs, last states and gradients, over episodes that end."""
+def _step_by_step(params, name, inputs, done, state):
+  """What `lstm_unroll` returns, as the equations are written down."""
+  c, h = state
+  outputs = []
+  for inputs_t, done_t in zip(tf.unstack(inputs), tf.unstack(done)):
+    c, h = (tf.where(done_t[:, tf.newaxis], 0., part) for part in (c, h))
+    i, j, f, o = tf.split(
+        tf.concat([inputs_t, h], 1) @ params[name + '/w'] + params[name + '/b'],
+        4, 1)
+    c = tf.sigmoid(f + 1.) * c + tf.sigmoid(i) * tf.tanh(j)
+    h = tf.sigmoid(o) * tf.tanh(c)
+    outputs.append(h)
+  return tf.concat(outputs, 0), networks.LSTMState(c, h)
+
+
+def _one_by_one(params, names, inputs, done, states):
+  return zip(*(lstm.lstm_unroll(params, *each, done, state)
+               for *each, state in zip(names, inputs, states)))
+
+
+def _side_by_side(params, names, inputs, done, states):
+  return lstm.lstm_unrolls(params, names, inputs, done, states)
+
+
+@pytest.mark.parametrize('compiled', [False, True])
+@pytest.mark.parametrize('unrolls', [_one_by_one, _side_by_side])
+def test_unrolls_and_their_gradients_are_those_of_the_steps(unrolls, compiled):
+  """Of all weights, inputs and first states, over episodes that end."""
   rng = np.random.default_rng(0)
   normal = lambda *shape: tf.constant(rng.normal(size=shape), tf.float32)
   names = ['a', 'b']
   params = {name + part: normal(*shape) for name in names
             for part, shape in (('/w', (5 + 7, 4 * 7)), ('/b', (4 * 7,)))}
-  gates = [normal(6, 3, 4 * 7) for _ in names]
+  inputs = [normal(6, 3, 5) for _ in names]
   states = [networks.LSTMState(normal(3, 7), normal(3, 7)) for _ in names]
-  done = tf.constant(rng.random([6, 3]) < .4)
-  with tf.GradientTape(persistent=True) as tape:
-    tape.watch(params)
-    outputs, last = lstm.lstm_unrolls(params, names, gates, done, states)
-    expected, expected_last = zip(*(
-        lstm.lstm_unroll(params, *each, done, state)
-        for *each, state in zip(names, gates, states)))
-    losses = [tf.reduce_sum(tf.concat(values, 1)**3)
-              for values in (outputs, expected)]
-  for mine, theirs in zip(outputs, expected):
-    agents.assert_close(mine, theirs)
-  for mine, theirs in zip(last, expected_last):
-    agents.assert_close(mine, theirs)
-  kernels = [params[name + '/w'] for name in names]
-  mine, theirs = (tape.gradient(loss, kernels) for loss in losses)
-  for one, other in zip(mine, theirs):
-    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
-  # Step by step, each with what is left of its state.
-  state = states[1]
-  for t in range(6):
-    state = networks.lstm_step(
-        params, 'b', gates[1][t], lstm.reset(state, done[t]))
-    np.testing.assert_allclose(
-        outputs[1][3 * t:3 * t + 3], state.h, rtol=1e-5, atol=1e-5)
+  done = tf.constant(np.array([[1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 0],
+                               [0, 0, 0], [0, 1, 0]], bool))
+  # Each output and each part of the last states counts on its own.
+  weights = [(normal(18, 7), networks.LSTMState(normal(3, 7), normal(3, 7)))
+             for _ in names]
+
+  @tf.function(jit_compile=compiled)
+  def run(unrolls):
+    watched = params, inputs, states
+    with tf.GradientTape() as tape:
+      tape.watch(watched)
+      results = list(zip(*unrolls(params, names, inputs, done, states)))
+      loss = tf.add_n([tf.reduce_sum(weight * value) for weight, value in zip(
+          tree.flatten(weights), tree.flatten(results), strict=True)])
+    return results, tape.gradient(loss, watched)
+
+  def expected_unrolls(params, names, inputs, done, states):
+    return zip(*(_step_by_step(params, *each, done, state)
+                 for *each, state in zip(names, inputs, states)))
+
+  results, gradients = run(unrolls)
+  expected, expected_gradients = run(expected_unrolls)
+  for mine, theirs in zip(tree.flatten(results), tree.flatten(expected),
+                          strict=True):
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+  for mine, theirs in zip(tree.flatten(gradients),
+                          tree.flatten(expected_gradients), strict=True):
+    assert np.any(theirs)
+    np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize('value', [np.nan, np.inf])
@@ -82,7 +114,7 @@ def test_an_episode_does_not_begin_with_what_was_not_finite(value):
   with tf.GradientTape() as tape:
     tape.watch(params)
     outputs, _ = lstm.lstm_unroll(
-        params, 'a', tf.ones([1, 2, 4 * 3]), tf.constant([[True, True]]),
+        params, 'a', tf.ones([1, 2, 2]), tf.constant([[True, True]]),
         spoilt)
   assert np.isfinite(outputs).all()
   assert np.isfinite(tape.gradient(outputs, params['a/w'])).all()
