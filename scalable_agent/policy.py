@@ -53,7 +53,7 @@ class Policy:
       version: The update that they are from.
     """
     with tf.device(self._device):
-      weights = {k: tf.identity(v) for k, v in weights.items()}
+      weights = dict(zip(weights, tf.identity_n(list(weights.values()))))
     self._current = weights, tree.flatten(weights), version
 
   def fork(self):
