@@ -105,7 +105,7 @@ def lstm_unrolls(params, names, inputs, done, states):
       _gates(params, name, each) for name, each in zip(names, inputs)))
   # The rows of all LSTMs are those of one tensor, N * B of them.
   outputs, *last = _unroll(
-      tf.concat(gates, 1), tf.tile(done, [1, len(names)]),
+      tf.concat(gates, 1), tf.concat([done] * len(names), 1),
       *(tf.concat(parts, 0) for parts in zip(*states)), *weights)
   units = outputs.shape[-1]
   return ([tf.reshape(each, [-1, units])
@@ -172,25 +172,23 @@ def _unroll(gates, done, c, h, *weights):
     c_before, h_before = map(tf.stack, zip(*before))
     i, j, f, o, squashed = map(tf.stack, zip(*values))
     kept = tf.cast(~done, gates.dtype)[..., tf.newaxis]
-    # Of c for h, of the earlier c for c, and of the gates: i, j and f for c, o
-    # for h.
-    c_slopes = tf.unstack(o * (1. - squashed**2))
-    c_before_slopes = tf.unstack(f * kept)
-    gate_slopes = tf.unstack(tf.concat([
+    # How h depends on c, c on the earlier c, and, by gate, c on i, j and f, and
+    # h on o.
+    h_by_c = tf.unstack(o * (1. - squashed**2))
+    c_by_c = tf.unstack(f * kept)
+    by_gate = tf.unstack(tf.concat([
         i * (1. - i) * j, i * (1. - j**2), f * (1. - f) * c_before,
         o * (1. - o) * squashed], -1))
+    outputs_gradient, kept = tf.unstack(outputs_gradient), tf.unstack(kept)
     transposed = [tf.transpose(each) for each in weights]
     gates_gradient = []
-    for output_gradient, *slopes, kept_t in reversed(list(zip(
-        tf.unstack(outputs_gradient), c_slopes, c_before_slopes, gate_slopes,
-        tf.unstack(kept)))):
-      c_slope, c_before_slope, gate_slope = slopes
-      h_gradient += output_gradient
-      c_gradient += h_gradient * c_slope
-      gates_gradient.append(gate_slope * tf.concat(
+    for t in reversed(range(len(outputs))):
+      h_gradient += outputs_gradient[t]
+      c_gradient += h_gradient * h_by_c[t]
+      gates_gradient.append(by_gate[t] * tf.concat(
           [c_gradient, c_gradient, c_gradient, h_gradient], -1))
-      h_gradient = kept_t * _multiply(gates_gradient[-1], transposed)
-      c_gradient *= c_before_slope
+      h_gradient = kept[t] * _multiply(gates_gradient[-1], transposed)
+      c_gradient *= c_by_c[t]
     gates_gradient = tf.stack(gates_gradient[::-1])
     of_each = lambda values: [
         tf.reshape(part, [-1, part.shape[-1]])
