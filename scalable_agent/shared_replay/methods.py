@@ -23,9 +23,10 @@ Refused, bad, is_int = calls_lib.Refused, calls_lib.bad, calls_lib.is_int
 
 # Agents whose number is remembered while they are away.
 _MAX_AGENTS = 1 << 16
-# How long an agent is awaited, from when the last one began. One that has begun
-# counts for as long as its session is recent.
+# How long an agent is awaited, from when the last one began.
 PATIENCE_SECONDS = 60.
+# How long one that has begun counts without inserting anything.
+_SILENT_SECONDS = 60.
 # From when on it is said that somebody waits, and how often.
 _LONG_SECONDS = 10.
 _LOG_SECONDS = 60.
@@ -178,10 +179,12 @@ class Methods:
       session.sequence = max(session.sequence, unrolls[-1][1])
       num_awaited = self._pace.num_awaited
       self._pace.advance(member, len(new))
+      member.inserted_time = time.monotonic()
       if self._pace.num_awaited < num_awaited:
         self._begun_time = time.monotonic()
       self._tell()
       await self._hold(member)
+      member.inserted_time = time.monotonic()
     return b''
 
   def _check_unrolls(self, message):
@@ -260,12 +263,15 @@ class Methods:
   def check(self):
     """Lets those go on that wait for somebody who is gone; says who waits."""
     self.sessions.expire()
-    heard = {session.about for session in self.sessions.recent()
-             if session.streams}
-    for member in self._pace.keep(heard):
-      logging.info('Learner %s is gone or silent, the others go on without it.',
-                   member.name)
     now = time.monotonic()
+    present = {session.about for session in self.sessions.recent()
+               if session.streams}
+    # Whoever waits here would insert, and others may draw alone.
+    for member in self._pace.keep([
+        member for member in present if member in self._held or
+        now - member.inserted_time < _SILENT_SECONDS]):
+      logging.info('Learner %s is gone or inserts nothing, the others go on '
+                   'without it.', member.name)
     num_awaited = self._pace.num_awaited
     if num_awaited and now - self._begun_time >= PATIENCE_SECONDS:
       self._pace.await_no_more()

@@ -2,11 +2,13 @@
 
 The paper's agents "run concurrently at identical speed" (LASER, section 5.1).
 So whoever has inserted more than the slowest waits, but for a lead of two
-batches. Only those count that are there: what has died, or is silent for long,
-holds nobody up. Whoever comes, or comes back, begins where the slowest is.
+batches. Only those count that are there: what has died, or has inserted nothing
+for long, holds nobody up. Whoever comes, or comes back, begins where the slowest is.
 If it is known how many agents there will be, all of them begin at the start:
 until the last has come, nobody gets further from there than its lead.
 """
+
+import math
 
 # Batches that an agent may be ahead of the slowest.
 LEAD_BATCHES = 2
@@ -20,6 +22,7 @@ class Member:
     agent: The number of its agent.
     lead: Unrolls that it may be ahead of the slowest.
     position: Unrolls that it has inserted, from where it began.
+    inserted_time: When it last did, or was let go on, by `time.monotonic`.
   """
 
   def __init__(self, name, agent, batch_size):
@@ -34,6 +37,7 @@ class Member:
     self.agent = agent
     self.lead = LEAD_BATCHES * batch_size
     self.position = 0
+    self.inserted_time = -math.inf
 
 
 class Pace:

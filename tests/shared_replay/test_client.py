@@ -315,7 +315,7 @@ def test_a_stalled_agent_holds_the_others_and_a_dead_one_does_not(caplog):
     thread.result()
     assert job.num_inserted == 8 + 80
     fast.close()
-  assert 'Learner "host:slow" is gone or silent' in caplog.text
+  assert 'Learner "host:slow" is gone or inserts nothing' in caplog.text
 
 
 def test_who_is_silent_for_long_holds_nobody(monkeypatch, caplog):
@@ -337,6 +337,36 @@ def test_who_is_silent_for_long_holds_nobody(monkeypatch, caplog):
       replay_parts.insert(slow, _unrolls([2]))
       thread.result()
   assert '1 of 2 learners wait, since learner "host:slow"' in caplog.text
+
+
+def test_who_draws_and_inserts_nothing_holds_nobody(monkeypatch):
+  """As an agent does all of whose unrolls are left out of replay."""
+  monkeypatch.setattr(methods_lib, '_SILENT_SECONDS', .5)
+  with replay_parts.Job() as job:
+    with replay_parts.client_of(job, 'fast', 1) as fast, (
+        replay_parts.client_of(job, 'slow', 1)) as slow:
+      replay_parts.insert(slow, _unrolls([0]))
+      thread = remote_parts.Thread(_insert_many, fast, 20, 1)
+      deadline = time.monotonic() + 20.
+      while thread.is_alive() and time.monotonic() < deadline:
+        slow.sample(1)
+        time.sleep(.05)
+      thread.result(0.)
+
+
+def test_who_had_to_wait_for_long_still_counts(monkeypatch):
+  """It makes its next batch before it inserts again."""
+  monkeypatch.setattr(methods_lib, '_SILENT_SECONDS', 2.)
+  with replay_parts.Job(num_agents=2) as job:
+    with replay_parts.client_of(job, 'first', 1) as first, (
+        replay_parts.client_of(job, 'second', 1)) as second:
+      thread = remote_parts.Thread(_insert_many, first, 3, 1)
+      time.sleep(2.5)
+      assert thread.is_alive()
+      replay_parts.insert(second, _unrolls([0]))
+      thread.result()
+      time.sleep(1.3)
+      assert job.service.take_gauges()['learners'] == 2
 
 
 def test_agents_that_will_come_are_waited_for_at_the_start():
