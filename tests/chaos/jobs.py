@@ -85,7 +85,9 @@ def replay_job(arena, rng):
         if done[-1] == signal.SIGSTOP:
           job.signal(signal.SIGCONT)
         elif blow < num_blows - 1 or rng.random() < .8:
-          job.wait()
+          arena.found += words.check_exit(
+              job.wait(), {0, -done[-1]}, job.errors())
+          arena.found += words.check_lines(job.errors())
           job = start()
       # It may be waiting for a job that is gone.
       learner.signal(signal.SIGTERM)
