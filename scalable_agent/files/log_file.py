@@ -86,14 +86,15 @@ class LogFile:
     self._pending.clear()
 
 
-def keep_until(path, frames, frames_of_line, header_lines=0):
+def keep_until(path, progress, progress_of_line, header_lines=0):
   """Drops the lines that a run wrote after the checkpoint it resumes from.
 
   Args:
     path: The file; it need not exist.
-    frames: Environment frames of the checkpoint.
-    frames_of_line: A function of a line, bytes, that returns its environment
-      frames, or None if it is damaged; damaged lines are dropped too.
+    progress: How far the checkpoint is: its environment frames, or a tuple that
+      begins with them.
+    progress_of_line: A function of a line, bytes, that returns the same of the
+      line, or None if it is damaged; damaged lines are dropped too.
     header_lines: How many lines at the beginning are none of these.
 
   Raises:
@@ -105,9 +106,9 @@ def keep_until(path, frames, frames_of_line, header_lines=0):
     lines = f.readlines()
   kept = [line for line in lines[:header_lines] if line.endswith(b'\n')]
   for line in lines[header_lines:]:
-    found = frames_of_line(line)
+    found = progress_of_line(line)
     # A line without an end was being written when the run was killed.
-    if line.endswith(b'\n') and found is not None and found <= frames:
+    if line.endswith(b'\n') and found is not None and found <= progress:
       kept.append(line)
   if len(kept) != len(lines):
     whole_file.write(path, b''.join(kept))
@@ -118,7 +119,8 @@ def last_frames(path, frames_of_line):
 
   Args:
     path: The file; it need not exist.
-    frames_of_line: As for `keep_until`.
+    frames_of_line: A function of a line, bytes, that returns its environment
+      frames, or None if it is damaged.
   """
   if not os.path.exists(path):
     return 0

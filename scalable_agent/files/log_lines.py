@@ -63,10 +63,21 @@ def parse_episode(line):
   return episode
 
 
-def frames_of_metrics(line):
-  """Returns the frames of a line of `metrics.jsonl`, None if it is damaged."""
+def progress_of_metrics(line):
+  """Returns how far the run was at a line of `metrics.jsonl`.
+
+  Args:
+    line: Bytes, with or without the newline.
+
+  Returns:
+    A pair of environment frames and updates, the latter 0 if the line does not
+    say; None if it is damaged.
+  """
   metrics = parse_metrics(line)
-  return metrics and metrics['frames']
+  if metrics is None:
+    return None
+  steps = metrics.get('learner_steps')
+  return metrics['frames'], steps if is_frames(steps) else 0
 
 
 def frames_of_episode(line):

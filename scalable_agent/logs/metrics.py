@@ -78,7 +78,7 @@ class Reporter:
       before that, 0 if none were.
   """
 
-  def __init__(self, config, frames):
+  def __init__(self, config, frames, learner_steps):
     """Takes up the files of a run, new or resumed; makes none yet.
 
     Args:
@@ -86,6 +86,7 @@ class Reporter:
       frames: Environment frames of the checkpoint that the run resumes from, 0
         if it is new. What the files say of later ones was lost with the run
         that wrote them, and is dropped.
+      learner_steps: Updates of that checkpoint.
 
     Raises:
       OSError: A file cannot be read, or cut.
@@ -104,7 +105,9 @@ class Reporter:
 
     metrics_path = os.path.join(config.logdir, log_file.METRICS)
     episodes_path = os.path.join(config.logdir, log_file.EPISODES)
-    log_file.keep_until(metrics_path, frames, log_lines.frames_of_metrics)
+    # Updates on replay alone leave the frames as they are.
+    log_file.keep_until(
+        metrics_path, (frames, learner_steps), log_lines.progress_of_metrics)
     log_file.keep_until(
         episodes_path, frames, log_lines.frames_of_episode, header_lines=1)
     self.recent.add_logged(episodes_path)

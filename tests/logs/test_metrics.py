@@ -33,10 +33,11 @@ LOGS = dict(total_loss=4., learning_rate=.5, skipped=0.)
 ACTIONS = np.array([[0, 2], [1, 2]], np.int32)
 
 
-def _reporter(logdir, frames=0, interval_secs=1e9, level_name='pong'):
+def _reporter(logdir, frames=0, learner_steps=0, interval_secs=1e9,
+              level_name='pong'):
   return metrics_lib.Reporter(config_lib.resolve(dict(
       logdir=str(logdir), total_environment_frames=1000,
-      log_interval_secs=interval_secs, level_name=level_name)), frames)
+      log_interval_secs=interval_secs, level_name=level_name)), frames, learner_steps)
 
 
 def _episode(episode_return=1.5, frames=40, level_name='pong'):
@@ -379,6 +380,16 @@ def test_what_came_after_the_checkpoint_is_dropped(
       f'{n},pong,{n},4\n' for n in frames[:whole] if n <= checkpoint_frames
   ) + f'{checkpoint_frames},pong,77,4\n'
   assert not [name for name in os.listdir(logdir) if name.endswith('.tmp')]
+
+
+def test_updates_after_the_checkpoint_are_dropped_where_frames_are_equal(
+    tmp_path):
+  """As of Reactor, which makes several updates for each unroll that comes."""
+  (tmp_path / 'metrics.jsonl').write_text(''.join(
+      json.dumps(dict(frames=frames, learner_steps=steps)) + '\n'
+      for frames, steps in ((60, 3), (80, 6), (80, 7), (100, 8))))
+  _reporter(tmp_path, frames=80, learner_steps=6).close()
+  assert [m['learner_steps'] for m in _metrics(tmp_path)] == [3, 6]
 
 
 def test_a_number_cut_short_is_no_smaller_number(tmp_path):

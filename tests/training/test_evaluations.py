@@ -15,7 +15,7 @@ _HEADER = test_metrics.HEADER
 
 def _reporter(logdir, frames=0, level_name='pong'):
   return metrics_lib.Reporter(config_lib.resolve(dict(
-      logdir=str(logdir), level_name=level_name)), frames)
+      logdir=str(logdir), level_name=level_name)), frames, learner_steps=0)
 
 
 def _episodes(*returns, level_name='pong'):
