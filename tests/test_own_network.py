@@ -100,6 +100,21 @@ def test_it_trains_and_resumes(logdir, network, run_main, caplog):
   assert 0. < change.max() < np.abs(before).max()
 
 
+def test_one_that_breaks_the_interface_gets_one_line(
+    tmp_path, folder, run_main):
+  (folder / 'my_project' / 'wide.py').write_text(
+      'from my_project import torso\n\n'
+      'class Name(torso.Name):\n'
+      '  def init(self, initializer):\n'
+      '    return super().init(initializer) + 1\n')
+  result = run_main(f'--logdir={tmp_path / "run"}', *_FLAGS,
+                    '--network=my_project.wide:Name')
+  assert result.code == 1
+  last = result.errors.splitlines()[-1]
+  assert last.startswith('Error: --network=my_project.wide:Name: init returns ')
+  assert 'Traceback' not in result.errors
+
+
 def test_it_plays_in_test_mode(logdir, network, run_main):
   result = run_main(f'--logdir={logdir}', *_FLAGS, network, '--mode=test',
                     '--test_num_episodes=5')

@@ -39,10 +39,13 @@ def create_agent(config, facts):
     options = {name: getattr(config, name) for name in (
         'num_atoms', 'v_min', 'v_max', 'policy_uniform')}
   try:
-    return make(
+    agent = make(
         facts.num_actions, facts.observation_spec,
         choose_network(config, facts), config.use_lstm,
         precision=config.precision,
         channel_multiplier=config.channel_multiplier, **options)
+    # A torso of the user's shows here whether it keeps to the interface.
+    agent.initial_params(config.seed)
+    return agent
   except ValueError as e:
     raise config_lib.ConfigError(str(e)) from e

@@ -70,7 +70,12 @@ class Frames:
     # Traces the torso and runs nothing: an accelerator's memory stays free.
     apply = tf.function(self.apply, autograph=False)
     frame = tf.TensorSpec([2, *self._spec.shape], self._spec.dtype)
-    shape = apply.get_concrete_function(params, frame).output_shapes
+    traced = apply.get_concrete_function(params, frame)
+    if traced.captured_inputs:
+      raise ValueError(
+          f'{problem}apply uses a tensor or a variable that is not in params. '
+          'Make weights in init, and constants of NumPy arrays.')
+    shape = traced.output_shapes
     if shape.rank != 2 or shape[0] not in (2, None) or shape[1] != size:
       raise ValueError(
           f'{problem}init returns the size {size}, but apply returns the shape '

@@ -53,6 +53,16 @@ class Twice(Name):
     return super().init(initializer)
 
 
+class Outside(Name):
+  def __init__(self, frame_shape):
+    super().__init__(frame_shape)
+    # TensorFlow would put fewer elements into the graph.
+    self._mean = tf.constant([0.] * 256)
+
+  def apply(self, params, frame):
+    return super().apply(params, frame) - self._mean
+
+
 class Linear:
   def __init__(self, frame_shape):
     self.size, = frame_shape
@@ -260,6 +270,7 @@ def test_shape_that_the_torso_does_not_take_is_refused():
     ('Unflattened', r'init returns the size 256, but.*\(2, 17, 9, 2\)'),
     ('Mean', r'init returns the size 256, but.*\(1, 256\)'),
     ('Twice', "The weight 'torso/conv_0/w' is made twice"),
+    ('Outside', 'apply uses a tensor or a variable that is not in params'),
 ])
 def test_torsos_that_break_the_interface_are_refused(class_name, message):
   """When weights are made, not by TensorFlow in the middle of a run."""
