@@ -210,7 +210,8 @@ def test_several_learners_act_at_the_ratio_together(tmp_path):
     for job in ('actor', 'learner'):
       for task in range(num_learners):
         jobs.start(job, task, *_SETTINGS, '--inference=learner',
-                   '--batch_size=4', f'--total_environment_frames={_TOTAL}')
+                   '--batch_size=4', '--target_update_period=50',
+                   f'--total_environment_frames={_TOTAL}')
     for job in ('learner', 'actor'):
       for task in range(num_learners):
         jobs.assert_code(0, job, task)
@@ -235,7 +236,10 @@ def test_several_learners_act_at_the_ratio_together(tmp_path):
      '--replay_steps=100000000000 cannot work: its steps of '),
     ([*_ALONE, '--replay_steps=511', '--unroll_length=32'],
      '--replay_steps=511 cannot work: it is kept in lanes of 128 steps of an '
-     'environment, of which each of --num_actors=2 needs two. Give 512 or ')])
+     'environment, of which each of --num_actors=2 needs two. Give 512.'),
+    ([*_ALONE, '--num_actors=1024'],
+     '--num_actors=1024 cannot work: Reactor\'s replay keeps the steps of 1023 '
+     'environments at the most.')])
 def test_what_cannot_work_gets_one_line(tmp_path, run_main, arguments,
                                         expected):
   error = _error_of(run_main(f'--logdir={tmp_path / "run"}', *arguments))

@@ -8,6 +8,7 @@ from scalable_agent import learner as learner_lib
 from scalable_agent import rmsprop
 from scalable_agent import suites
 from scalable_agent.assembly import loss as loss_assembly
+from scalable_agent.config import seeds
 from scalable_agent.replay import buffer
 from scalable_agent.replay import episode_buffer
 from scalable_agent.replay import prioritized_sequences
@@ -92,7 +93,7 @@ def create_source(config, source, times, agent, devices, shared=None):
       return prioritized_sequences.PrioritizedSequences(
           source, config.replay_steps, config.replay_min_steps,
           config.unroll_length, config.steps_per_update / config.num_learners,
-          config.replay_uniform, config.seed, times,
+          config.replay_uniform, _replay_seed(config), times,
           suites.of(config).has_stacked_frames(config))
     except ValueError as e:
       raise config_lib.ConfigError(f'--replay_steps: {e}') from e
@@ -103,24 +104,38 @@ def create_source(config, source, times, agent, devices, shared=None):
       config.num_replayed_unrolls, config.train_on_new)
 
 
+def _replay_seed(config):
+  """Returns what a learner's draws follow from; learners share a seed."""
+  return seeds.derive(
+      config.seed, seeds.REPLAY, task=max(config.task, 0))
+
+
 def _check_lanes(config):
   """Refuses environments that would push each other out of replay."""
+  if config.task >= 0:
+    return  # Actor jobs bring them.
+  most = sequence_store.MOST_ENVIRONMENTS
+  if config.num_actors > most:
+    raise config_lib.ConfigError(
+        f'--num_actors={config.num_actors} cannot work: Reactor\'s replay keeps '
+        f'the steps of {most} environments at the most.')
   lane_length = sequence_store.lane_length(
       config.replay_steps, config.unroll_length)
   # One that is full, and one that fills.
   needed = 2 * lane_length * config.num_actors
-  if config.task < 0 and config.replay_steps < needed:
+  if config.replay_steps < needed:
     raise config_lib.ConfigError(
         f'--replay_steps={config.replay_steps} cannot work: it is kept in '
         f'lanes of {lane_length} steps of an environment, of which each of '
-        f'--num_actors={config.num_actors} needs two. Give {needed} or more.')
+        f'--num_actors={config.num_actors} needs two. Give {needed}.')
 
 
 def _create_buffer(config, agent, devices, shared):
   if config.replay_state == 'stored':
-    return shared or buffer.Buffer(config.replay_capacity, config.seed)
+    return shared or buffer.Buffer(
+        config.replay_capacity, _replay_seed(config))
   return replayer.Replayer(
       shared or episode_buffer.EpisodeBuffer(
-          config.replay_capacity, config.unroll_length, config.seed),
+          config.replay_capacity, config.unroll_length, _replay_seed(config)),
       agent, config.unroll_length, devices.learner[0],
       devices.jit_compile_learner)

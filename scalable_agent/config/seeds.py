@@ -8,7 +8,7 @@ would have the seed of another environment in the next.
 import numpy as np
 
 # What a seed is for.
-TRAINING, TESTS, ACTIONS = range(3)
+TRAINING, TESTS, ACTIONS, REPLAY = range(4)
 
 # Half of 31 bits: numbers of environments, or of their successors, are added.
 _NUM_SEEDS = 2**30

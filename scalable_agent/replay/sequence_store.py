@@ -22,6 +22,9 @@ from scalable_agent.replay import columns
 
 # The last lane of each environment is half empty on average.
 _USUAL_NUM_LANES = 1024
+# There are always fewer than twice as many lanes, and each environment needs
+# two: one that is full, and one that fills.
+MOST_ENVIRONMENTS = _USUAL_NUM_LANES - 1
 
 
 def lane_length(num_steps, unroll_length):

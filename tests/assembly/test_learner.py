@@ -10,6 +10,7 @@ from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.assembly import loss as loss_assembly
 from scalable_agent.assembly import policy as policy_assembly
+from scalable_agent.config import seeds
 from scalable_agent.environments import ArraySpec
 from scalable_agent.process import timing
 
@@ -65,7 +66,20 @@ def test_every_value_of_reactor_comes_where_it_belongs(calls):
   times = timing.StageTimes()
   learner_assembly.create_source(config, 'queue', times, 'agent', None)
   assert calls['PrioritizedSequences'] == (
-      ('queue', 20_000, 300, 10, 11., .12, 13, times, True), {})
+      ('queue', 20_000, 300, 10, 11., .12, seeds.derive(13, seeds.REPLAY),
+       times, True), {})
+
+
+def test_learners_draw_from_their_replays_on_their_own(monkeypatch):
+  """They have one --seed, which the same command gives them."""
+  calls = []
+  monkeypatch.setattr(learner_assembly.buffer, 'Buffer',
+                      lambda capacity, seed: calls.append(seed))
+  for task in (-1, 0, 1):
+    learner_assembly._create_buffer(types.SimpleNamespace(
+        replay_state='stored', replay_capacity=5, seed=3, task=task),
+        None, None, None)
+  assert calls[0] == calls[1] != calls[2]
 
 
 @pytest.mark.parametrize('changes, expected', [
