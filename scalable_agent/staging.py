@@ -165,7 +165,8 @@ class LagLimit:
   def next_batch(self):
     """Says that a batch is whole: what comes is trained on an update later.
 
-    The thread that calls `get` calls this. A batch may take several of these.
+    The thread that calls `get` calls this. A batch may take several calls of
+    `get`.
     """
     self._version += 1
 

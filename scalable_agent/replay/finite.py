@@ -6,10 +6,14 @@ import tree
 
 
 class FiniteFilter:
-  """Lets pass unrolls whose values are all finite."""
+  """Lets pass unrolls whose values are all finite.
+
+  Attributes:
+    num_left_out: How many unrolls it has not let pass.
+  """
 
   def __init__(self):
-    self._has_warned = False
+    self.num_left_out = 0
 
   def passes(self, unroll):
     """Whether an `ActorOutput` does; warns of the first that does not."""
@@ -17,10 +21,12 @@ class FiniteFilter:
     is_finite = all(
         np.isfinite(leaf).all() for leaf in tree.flatten(unroll)
         if isinstance(leaf, np.ndarray) and leaf.dtype.kind == 'f')
-    if not is_finite and not self._has_warned:
-      self._has_warned = True
+    if is_finite:
+      return True
+    if not self.num_left_out:
       logging.warning(
           'Replay leaves out an unroll of %s, and others like it: a reward, an '
           'observation or an output of the network is not finite (NaN or '
           'infinite).', unroll.level_name)
-    return is_finite
+    self.num_left_out += 1
+    return False

@@ -25,6 +25,8 @@ from scalable_agent.replay import sequence_store
 TREE_BYTES_PER_STEP = 8 * priority_tree.NODE_BYTES
 # So that every sequence can be drawn.
 _LEAST_PRIORITY = 1e-6
+# Unrolls that could not be kept, after which none will be.
+_MANY_LEFT_OUT = 100
 
 
 class PrioritizedSequences:
@@ -117,6 +119,12 @@ class PrioritizedSequences:
     """
     steps = self._num_steps
     return (steps, self._min_steps) if steps < self._min_steps else None
+
+  def keeps_nothing(self):
+    """Whether enough has come for the first batch, and none could be kept."""
+    with self._lock:
+      return (self._num_steps >= self._min_steps and not len(self._tree) and
+              self._filter.num_left_out >= _MANY_LEFT_OUT)
 
   def _take_unroll(self):
     """Takes an unroll of the source's; returns its policy version.

@@ -1,4 +1,4 @@
-"""Explains updates that were skipped since a gradient was not finite."""
+"""Explains what could not be trained on, since a value was not finite."""
 
 import numpy as np
 import tree
@@ -20,14 +20,29 @@ def explain(config, num_updates, batch):
   levels = levels_with_nan(batch)
   if levels:
     return (f'{what}Rewards or observations of {", ".join(levels)} are not '
-            f'finite (NaN or infinite): correct the environment. {where}.')
+            'finite (NaN or infinite), or were, and core states still are: '
+            f'correct the environment. {where}.')
   return (f'{what}{where}, with a smaller --learning_rate than '
           f'{config.learning_rate:g} or a larger --epsilon than '
           f'{config.epsilon:g}.')
 
 
+def explain_empty_replay(config):
+  """Returns a line on why Reactor has nothing to train on.
+
+  Args:
+    config: A `config.Config`.
+  """
+  return (f'Replay could keep no unroll of {config.level_name}: each has a '
+          'reward, an observation or an output of the network that is not '
+          'finite (NaN or infinite). Correct the environment.')
+
+
 def levels_with_nan(batch):
-  """Returns the levels with rewards or observations that are not finite.
+  """Returns the levels with values that are not finite.
+
+  They are rewards and observations, and core states, which stay so until the
+  episode ends.
 
   Args:
     batch: A `Batch`.
@@ -41,5 +56,7 @@ def levels_with_nan(batch):
     if np.issubdtype(values.dtype, np.floating):
       axes = tuple(axis for axis in range(values.ndim) if axis != 1)
       finite &= np.isfinite(values).all(axis=axes)
+  for values in tree.flatten(batch.unrolls.agent_state):
+    finite &= np.isfinite(values).reshape(len(finite), -1).all(axis=1)
   return sorted({name for name, is_finite in zip(
       batch.unrolls.level_name, finite) if not is_finite})

@@ -21,6 +21,7 @@ from scalable_agent.logs import metrics
 from scalable_agent.process import errors
 from scalable_agent.process import timing
 from scalable_agent.training import logdir
+from scalable_agent.training import not_finite
 from scalable_agent.training import peers as peers_lib
 from scalable_agent.training import profiler as profiler_lib
 from scalable_agent.training import replay_watch
@@ -59,8 +60,8 @@ class Run:
                peers=peers_lib.Alone(), evaluator=None, shared_replay=None):
     """Restores the newest checkpoint, and starts all threads.
 
-    Nothing is written before the first batch: a run that gets none leaves the
-    log directory to another.
+    No log and no checkpoint is written before the first batch: a run that gets
+    none leaves the log directory to another.
 
     Args:
       config: A `config.Config`.
@@ -81,18 +82,18 @@ class Run:
     """
     self._config = config
     self._is_one_of_several = peers.strategy is not None
-    agent = agent_assembly.create_agent(config, facts)
-    memory_assembly.check(config, agent, facts)
-    written_facts = _check_facts(config, facts, peers)
-    self.learner = learner_assembly.create_learner(
-        config, agent, devices, peers.strategy)
-    profiles = bool(config.profile_updates) and peers.is_first
-    self.times = timing.StageTimes(
-        *([profiler_lib.annotate] if profiles else []))
     # Closes what is there already if a part refuses to work.
     with contextlib.ExitStack() as undo:
       if shared_replay:
         undo.callback(shared_replay.close)
+      agent = agent_assembly.create_agent(config, facts)
+      memory_assembly.check(config, agent, facts)
+      written_facts = _check_facts(config, facts, peers)
+      self.learner = learner_assembly.create_learner(
+          config, agent, devices, peers.strategy)
+      profiles = bool(config.profile_updates) and peers.is_first
+      self.times = timing.StageTimes(
+          *([profiler_lib.annotate] if profiles else []))
       self._saver = (saver.Saver(config, written_facts, self.learner)
                      if peers.is_first else None)
       undo.callback(self.close_saver)
@@ -101,6 +102,8 @@ class Run:
           self._create_reporter() if peers.is_first else metrics.Forwarder())
       self._profiler = (profiler_lib.Profiler(config, self.learner.steps)
                         if profiles else None)
+      if self._profiler:
+        undo.callback(self._profiler.close)
       self._connect_learner(agent, devices, shared_replay)
       undo.callback(self._staging.close)
       weights, steps = self.learner.weights(), self.learner.steps
@@ -165,7 +168,8 @@ class Run:
   def _create_reporter(self):
     config = self._config
     try:
-      return metrics.Reporter(config, self.learner.frames)
+      return metrics.Reporter(
+          config, self.learner.frames, self.learner.steps)
     except OSError as e:
       raise ConfigError(
           f'The logs in --logdir={config.logdir} cannot be read and written: '
@@ -198,6 +202,8 @@ class Run:
     return None
 
   def _check_waiting(self):
+    if self._fill_watch and self._source.keeps_nothing():
+      raise TrainingError(not_finite.explain_empty_replay(self._config))
     if not self._actors.are_expected() or (
         self._fill_watch and self._fill_watch.has_grown()):
       self._waited.reset()
@@ -229,24 +235,25 @@ class Run:
       logs, priorities = self._update(placed)
     if priorities is not None and not logs['skipped']:
       self._source.update(batch.keys, priorities)
+    frames, steps = self.learner.frames, self.learner.steps
     with self.times.stage('learner_publish'):
-      self._publish()
-    self.reporter.step(self.learner.frames, logs, lags,
-                       batch.unrolls.agent_outputs.action[1:])
+      self._publish(frames, steps)
+    self.reporter.step(
+        frames, logs, lags, batch.unrolls.agent_outputs.action[1:])
     self._waited.reset()
     if self._profiler:
-      self._profiler.reach(self.learner.steps)
+      self._profiler.reach(steps)
     return logs
 
-  def _publish(self):
-    weights, steps = self.learner.weights(), self.learner.steps
+  def _publish(self, frames, steps):
+    weights = self.learner.weights()
     self._newest_weights.append((weights, steps))
     self._publish_to_replay(weights)
     if self._policy:
       self._policy.update(*self._newest_weights[0])
     self._actors.publish(*self._newest_weights[0])
     if self._evaluator:
-      self._evaluator.offer(weights, steps, self.learner.frames)
+      self._evaluator.offer(weights, steps, frames)
 
   def _publish_to_replay(self, weights):
     if (self._config.replay_state == 'recomputed' and

@@ -44,7 +44,7 @@ def _replay(source, num_steps=100 * _LANE, min_steps=0, steps_per_update=5.,
 
 
 @pytest.mark.parametrize('steps_per_update, num_updates', [
-    (.3, 200), (5., 1000), (7.25, 200)])
+    (.3, 200), (2.5, 1000), (5., 1000), (7.25, 200)])
 def test_steps_are_taken_at_the_ratio_exactly(steps_per_update, num_updates):
   source = _Acting()
   replay = _replay(source, min_steps=30, steps_per_update=steps_per_update)
@@ -133,6 +133,32 @@ def test_what_is_not_finite_is_a_gap(caplog):
                    for start in range(2 * _T + 1)}
   (record,) = caplog.records
   assert 'not finite' in record.getMessage()
+
+
+@pytest.mark.parametrize('last_value, keeps_nothing', [
+    (np.nan, True), (0., False)])
+def test_a_source_that_is_never_finite_is_noticed(last_value, keeps_nothing):
+  """Nothing can be drawn, and waiting for more would be in vain."""
+  source = _Acting()
+  get = source.get
+  found = []
+
+  def get_and_spoil(count):
+    found.append(replay.keeps_nothing())
+    if source.num_taken == 100:
+      raise staging.Closed
+    batch = get(count)
+    value = last_value if source.num_taken == 100 else np.nan
+    batch.unrolls[0] = unrolls.with_value(batch.unrolls[0], 0, value)
+    return batch
+
+  source.get = get_and_spoil
+  replay = _replay(source, min_steps=101 * _T)
+  with pytest.raises(staging.Closed):
+    replay.get(1)
+  assert found == 101 * [False]
+  replay._min_steps = 100 * _T
+  assert replay.keeps_nothing() == keeps_nothing
 
 
 def test_weights_undo_the_priorities():

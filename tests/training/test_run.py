@@ -311,11 +311,11 @@ def test_a_run_that_is_refused_leaves_nothing_open(
 
 
 def test_environments_that_return_nan_are_named():
-  """Whether it is in the reward or in an observation of a single step."""
-  reward = np.zeros([3, 4], np.float32)
+  """Whether it is in a reward, in an observation, or was in an earlier one."""
+  reward, state = np.zeros([3, 4], np.float32), np.zeros([4, 2])
   frame, vector = np.zeros([3, 4, 2, 2], np.uint8), np.zeros([3, 4, 5])
   batch = lambda: trajectories.new_batch(trajectories.ActorOutput(
-      level_name=['a', 'b', 'c', 'b'], agent_state=(), agent_outputs=None,
+      level_name=['a', 'b', 'c', 'b'], agent_state=(state,), agent_outputs=None,
       policy_version=np.zeros([4]),
       env_outputs=environments.StepOutput(
           reward, None, None, (frame, vector))))
@@ -325,6 +325,8 @@ def test_environments_that_return_nan_are_named():
   vector[0, 3, 4] = np.inf
   vector[1, 0, 0] = -np.inf
   assert not_finite.levels_with_nan(batch()) == ['a', 'b']
+  state[2, 1] = np.nan
+  assert not_finite.levels_with_nan(batch()) == ['a', 'b', 'c']
 
 
 def test_a_run_that_was_stopped_for_long_goes_on(tmp_path, monkeypatch):
