@@ -300,8 +300,7 @@ def test_staging_prepares_while_the_last_batch_is_trained_on(make_staging):
   for i in range(4):
     queue.put(_unroll(i))
   area.get(timeout=_LONG)
-  _wait_until(lambda: not len(queue))
-  time.sleep(_SHORT)
+  _wait_until(lambda: area._staged.qsize())
   assert area.get(timeout=0.).level_name == ['level 2', 'level 3']
 
 

@@ -56,8 +56,8 @@ def test_states_are_those_before_entry_0(end_probability):
       name, entry = episodes.entry_of(unroll)
       done = plays[name].done
       (count,) = unroll.agent_state
-      if expected_next[i] and count:
-        assert (name, entry) == expected_next[i]
+      if expected_next[i]:
+        assert (name, entry) == expected_next[i] and count
         num_continued += 1
       else:
         assert done[entry] and count == 0

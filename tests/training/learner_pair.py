@@ -82,7 +82,7 @@ def _learn(task, ports, directory):
   # Their own seeds would give them different weights.
   learner = learners.make_learner(
       learners.make_language_agent(), strategy=peers.strategy,
-      optimizer=OPTIMIZER, seed=1 + task)
+      optimizer=OPTIMIZER, seed=1 + task, target_update_period=NUM_STEPS)
   before, after = _share_any_state(
       peers, learner, np.random.default_rng(task))
   settings_error = _settings_error(peers, task)
@@ -105,6 +105,7 @@ def _learn(task, ports, directory):
   np.savez(
       os.path.join(directory, f'{task}.npz'), state=state, before=before,
       after=after, settings_error=settings_error, hashes=hashes,
+      num_weight_bytes=sum(value.nbytes for value in found.values()),
       gathered=collectives.gather(b'abcdefghi'[:9 * task]),
       seconds_per_sum=(time.time() - start) / 100,
       **{f'logs/{name}': [entry[name] for entry in logs] for name in logs[0]},

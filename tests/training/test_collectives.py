@@ -49,6 +49,10 @@ def test_two_learners_equal_one(pair):
   """Weights, slots and logs after 20 steps on halves of the same batches."""
   found, _ = pair
   np.testing.assert_array_equal(found[0]['state'], found[1]['state'])
+  for each in found:
+    weights, targets = np.split(
+        each['state'][:2 * each['num_weight_bytes']], 2)
+    np.testing.assert_array_equal(weights, targets)
   one = learners.make_learner(
       learners.make_language_agent(), optimizer=learner_pair.OPTIMIZER)
   before = {name: value.numpy() for name, value in one.weights().items()}
