@@ -137,10 +137,11 @@ class UnrollBuffer:
   def _unroll(self, i):
     copy = lambda a: a[i].copy()
     env_outputs, agent_outputs = self._entries
-    # Field by field, which is some times as fast as a map over a nest.
+    # Field by field, which is some times as fast as a map over a nest. Without
+    # an LSTM there is no state to map.
     return trajectories.ActorOutput(
         level_name=self._level_names[i],
-        agent_state=tree.map_structure(copy, self._states),
+        agent_state=self._states and tree.map_structure(copy, self._states),
         env_outputs=env_outputs._replace(
             reward=copy(env_outputs.reward),
             info=type(env_outputs.info)(*map(copy, env_outputs.info)),

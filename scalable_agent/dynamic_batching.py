@@ -195,9 +195,10 @@ class _Batcher:
 
   def _take_batch(self, leader):
     """Moves the next batch, which begins with `leader`, out of the queue."""
-    leader.batch = []
+    leader.batch = [self._waiting.popleft()]
+    self._waiting_entries -= leader.size
     self._leaders.add(leader)
-    size = 0
+    size = leader.size
     while self._waiting and size + self._waiting[0].size <= self._maximum:
       request = self._waiting.popleft()
       self._waiting_entries -= request.size

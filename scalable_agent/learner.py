@@ -211,8 +211,9 @@ class Learner:
 
   def _count(self, num_new_unrolls):
     self.num_environment_frames.assign_add(
-        _scalar(num_new_unrolls * self._frames_per_unroll, np.int64))
-    self.learner_steps.assign_add(1)
+        _scalar(num_new_unrolls * self._frames_per_unroll, np.int64),
+        read_value=False)
+    self.learner_steps.assign_add(1, read_value=False)
 
   def _replicated_update(self, parts, learning_rate):
     log_names = []
