@@ -40,8 +40,8 @@ repeats the last of the unroll before.
   agent_outputs: An `AgentOutput` of [T+1, ...] arrays; [T+1, B, ...].
   policy_version: int64, the update whose weights took the first action; [B].
   gradient: Empty, but the `Gradient` where the actor computes it (A3C).
-  stream: What the unroll's environment has and no other, which one that takes
-    its place has not either; hashable. Empty where it is not known.
+  stream: Identifies the environment; one that takes its place has another.
+    Hashable, empty where it is not known.
 """
 
 Episode = collections.namedtuple(

@@ -63,8 +63,8 @@ class LearningSettings:
           f'it has to be {", ".join(TORSOS)}, auto or, for a class of your '
           'own, package.module:Name'))
   channel_multiplier: int = setting(
-      1, 'What the channels of the convolutions of deep, shallow and small are '
-      'multiplied by. (LASER on Atari: 4, with deep.)', _NETWORK,
+      1, 'What the channels of the convolutions of deep, shallow, small and '
+      'reactor are multiplied by. (LASER on Atari: 4, with deep.)', _NETWORK,
       settings.ONE_OR_MORE)
   frame_stack: int = setting(
       4, 'Frames of Atari that the network sees at a time: the newest and '

@@ -116,8 +116,8 @@ def _require_returns(suite, values, given):
     if suite.name == 'gym' and name not in given:
       raise refusal(
           name, values[name], 'that is for rewards clipped as on Atari; give '
-          '--v_min and --v_max, the discounted returns of '
-          f'{values["level_name"]} lie between')
+          '--v_min and --v_max, between which the discounted returns of '
+          f'{values["level_name"]} lie')
 
 
 def _choose(config, suite, given):

@@ -172,10 +172,11 @@ def _unroll(gates, done, c, h, *weights):
     c_before, h_before = map(tf.stack, zip(*before))
     i, j, f, o, squashed = map(tf.stack, zip(*values))
     kept = tf.cast(~done, gates.dtype)[..., tf.newaxis]
-    # How h depends on c, c on the earlier c, and, by gate, c on i, j and f, and
-    # h on o.
+    # dh_t / dc_t.
     h_by_c = tf.unstack(o * (1. - squashed**2))
+    # dc_t / dc_{t-1}.
     c_by_c = tf.unstack(f * kept)
+    # dc_t / di, dc_t / dj, dc_t / df and dh_t / do.
     by_gate = tf.unstack(tf.concat([
         i * (1. - i) * j, i * (1. - j**2), f * (1. - f) * c_before,
         o * (1. - o) * squashed], -1))
