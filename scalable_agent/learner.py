@@ -284,7 +284,8 @@ class Learner:
 
 def _read(count):
   """Returns an int, as `numpy()` does, which takes longer."""
-  return int(tf.raw_ops.ReadVariableOp(resource=count.handle, dtype=count.dtype))
+  return int(tf.raw_ops.ReadVariableOp(
+      resource=count.handle, dtype=count.dtype))
 
 
 def _scalar(value, dtype=np.float32):

@@ -117,8 +117,8 @@ def _check_lanes(config):
   most = sequence_store.MOST_ENVIRONMENTS
   if config.num_actors > most:
     raise config_lib.ConfigError(
-        f'--num_actors={config.num_actors} cannot work: Reactor\'s replay keeps '
-        f'the steps of {most} environments at the most.')
+        f'--num_actors={config.num_actors} cannot work: the replay of Reactor '
+        f'keeps the steps of {most} environments at the most.')
   lane_length = sequence_store.lane_length(
       config.replay_steps, config.unroll_length)
   # One that is full, and one that fills.

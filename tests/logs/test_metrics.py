@@ -37,7 +37,8 @@ def _reporter(logdir, frames=0, learner_steps=0, interval_secs=1e9,
               level_name='pong'):
   return metrics_lib.Reporter(config_lib.resolve(dict(
       logdir=str(logdir), total_environment_frames=1000,
-      log_interval_secs=interval_secs, level_name=level_name)), frames, learner_steps)
+      log_interval_secs=interval_secs, level_name=level_name)), frames,
+                              learner_steps)
 
 
 def _episode(episode_return=1.5, frames=40, level_name='pong'):

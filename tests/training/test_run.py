@@ -394,6 +394,19 @@ def test_an_update_that_was_skipped_gives_no_priorities(tmp_path, monkeypatch):
     run.close()
 
 
+def test_a_replay_that_keeps_nothing_ends_the_run(tmp_path, monkeypatch):
+  run, _ = _make_run(
+      tmp_path, '--level_name=synthetic:step_ms=2000,size=3,episode_steps=7',
+      '--agent=reactor', '--v_min=0', '--v_max=1', '--replay_min_steps=200',
+      '--replay_steps=2000')
+  try:
+    monkeypatch.setattr(run._source, 'keeps_nothing', lambda: True)
+    with pytest.raises(run_lib.TrainingError, match='no unroll of synthetic:'):
+      run.next_batch(signals.Stop())
+  finally:
+    run.close()
+
+
 def test_environments_that_are_stuck_fill_no_replay(tmp_path):
   run, _ = _make_run(
       tmp_path, '--level_name=synthetic:step_ms=2000,size=3,episode_steps=7',
