@@ -4,9 +4,9 @@ The paper's agents "run concurrently at identical speed" (LASER, section 5.1).
 So whoever has inserted more than the slowest waits, but for a lead of two
 batches. Only those count that are there: what has died, or has inserted nothing
 for long, holds nobody up. Whoever comes, or comes back, begins where the
-slowest is.
-If it is known how many agents there will be, all of them begin at the start:
-until the last has come, nobody gets further from there than its lead.
+slowest is. If it is known how many agents there will be, all of them begin at
+the start: until the last has come, nobody gets further from there than its
+lead.
 """
 
 import math
