@@ -14,6 +14,9 @@ _INTERRUPTED = """
 import os, signal, time
 from scalable_agent.process import binary
 
+# Where it is ignored, as in a job that a shell started in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def main(argv):
   os.kill(os.getpid(), signal.SIGINT)
   time.sleep(60)
