@@ -79,7 +79,6 @@ def test_unrolls_and_their_gradients_are_those_of_the_steps(unrolls, compiled):
   weights = [(normal(18, 7), networks.LSTMState(normal(3, 7), normal(3, 7)))
              for _ in names]
 
-  @tf.function(jit_compile=compiled)
   def run(unrolls):
     watched = params, inputs, states
     with tf.GradientTape() as tape:
@@ -93,7 +92,7 @@ def test_unrolls_and_their_gradients_are_those_of_the_steps(unrolls, compiled):
     return zip(*(_step_by_step(params, *each, done, state)
                  for *each, state in zip(names, inputs, states)))
 
-  results, gradients = run(unrolls)
+  results, gradients = tf.function(run, jit_compile=compiled)(unrolls)
   expected, expected_gradients = run(expected_unrolls)
   for mine, theirs in zip(tree.flatten(results), tree.flatten(expected),
                           strict=True):
