@@ -53,17 +53,16 @@ def _step_by_step(params, name, inputs, done, state):
   return tf.concat(outputs, 0), networks.LSTMState(c, h)
 
 
-def _one_by_one(params, names, inputs, done, states):
-  return zip(*(lstm.lstm_unroll(params, *each, done, state)
-               for *each, state in zip(names, inputs, states)))
-
-
-def _side_by_side(params, names, inputs, done, states):
-  return lstm.lstm_unrolls(params, names, inputs, done, states)
+def _one_by_one(unroll):
+  """Makes of a function for one LSTM what `lstm_unrolls` is for several."""
+  return lambda params, names, inputs, done, states: zip(*(
+      unroll(params, *each, done, state)
+      for *each, state in zip(names, inputs, states)))
 
 
 @pytest.mark.parametrize('unrolls, compiled', [
-    (_one_by_one, False), (_side_by_side, False), (_side_by_side, True)])
+    (_one_by_one(lstm.lstm_unroll), False), (lstm.lstm_unrolls, False),
+    (lstm.lstm_unrolls, True)])
 def test_unrolls_and_their_gradients_are_those_of_the_steps(unrolls, compiled):
   """Of all weights, inputs and first states, over episodes that end."""
   rng = np.random.default_rng(0)
@@ -88,12 +87,8 @@ def test_unrolls_and_their_gradients_are_those_of_the_steps(unrolls, compiled):
           tree.flatten(weights), tree.flatten(results), strict=True)])
     return results, tape.gradient(loss, watched)
 
-  def expected_unrolls(params, names, inputs, done, states):
-    return zip(*(_step_by_step(params, *each, done, state)
-                 for *each, state in zip(names, inputs, states)))
-
   results, gradients = tf.function(run, jit_compile=compiled)(unrolls)
-  expected, expected_gradients = run(expected_unrolls)
+  expected, expected_gradients = run(_one_by_one(_step_by_step))
   for mine, theirs in zip(tree.flatten(results), tree.flatten(expected),
                           strict=True):
     np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
