@@ -1,6 +1,7 @@
-"""Confidence intervals of means, and a test of signs."""
+"""Confidence intervals of means and their differences; a test of signs."""
 
 import itertools
+import math
 
 import numpy as np
 
@@ -16,6 +17,8 @@ _ROUNDING = 1e-12
 # All ways to give signs to so many are tried, of more a part.
 _MAX_SIGNED = 12
 _SIGNINGS = 10_000
+# As many ways to deal values to two sides are tried at the most.
+_DEALS = 20_000
 _LEVEL = .05
 
 
@@ -49,6 +52,65 @@ def of_mean(values):
   ends = np.array([mean - high * error, mean - low * error])
   ends[np.abs(ends) < _ROUNDING * np.max(np.abs(values))] = 0.
   return tuple(ends.tolist())
+
+
+def of_difference(first, second):
+  """Returns a 95 % interval of the difference of two means, of no pairs.
+
+  It holds every difference that a permutation test does not refuse (Efron and
+  Tibshirani, chapter 15): if the sides differed by that much and in nothing
+  else, more than 5 % of the ways to deal the values to the sides would bring
+  their means at least as far from it.
+
+  Args:
+    first: float64 [n], an entry for each unit of one side.
+    second: float64 [m], the same of the other side.
+
+  Returns:
+    A pair of floats, of the first mean less the second; None for fewer than
+    four units on a side.
+  """
+  first, second = (np.sort(np.asarray(v, np.float64)) for v in (first, second))
+  if min(len(first), len(second)) < _MIN_UNITS:
+    return None
+  values = np.concatenate([first, second])
+  is_first = _deals(len(first), len(second))
+  found = np.mean(first) - np.mean(second)
+  means = is_first @ values / len(first) - ~is_first @ values / len(second)
+  # How a shift of the first side moves the difference of a deal's means.
+  slopes = (np.mean(is_first[:, :len(first)], axis=-1)
+            - np.mean(~is_first[:, :len(first)], axis=-1)
+            * len(first) / len(second))
+  # A deal's means are as far from a shift as what was found, if that lies
+  # between two ends. Those of the deal that was found, and of its mirror image
+  # where there is one, are without a bound.
+  with np.errstate(divide='ignore', invalid='ignore'):
+    ends = np.stack([(found - means) / (1 - slopes),
+                     (found + means) / (1 + slopes)])
+  lows, highs = np.min(ends, axis=0), np.max(ends, axis=0)
+  unbounded = np.abs(slopes) > 1 - _ROUNDING
+  lows[unbounded], highs[unbounded] = -np.inf, np.inf
+  refused = int(_LEVEL * len(lows))
+  ends = np.array([np.sort(lows)[refused], np.sort(highs)[::-1][refused]])
+  ends[np.abs(ends) < _ROUNDING * np.max(np.abs(values))] = 0.
+  return tuple(ends.tolist())
+
+
+def _deals(num_first, num_second):
+  """Returns which units a deal gives to the first side, bool [deals, n + m].
+
+  All deals, or the one that was found and a part of the others.
+  """
+  total = num_first + num_second
+  if math.comb(total, num_first) <= _DEALS:
+    chosen = np.array(list(itertools.combinations(range(total), num_first)))
+  else:
+    rng = np.random.default_rng(0)
+    chosen = np.stack([np.arange(num_first)] + [
+        rng.permutation(total)[:num_first] for _ in range(_DEALS - 1)])
+  is_first = np.zeros([len(chosen), total], bool)
+  np.put_along_axis(is_first, chosen, True, axis=-1)
+  return is_first
 
 
 def has_equal_pairs(differences):

@@ -124,7 +124,8 @@ def neighbours(variants):
 def differences(variants):
   """Compares variants that differ in one thing, paired by sample.
 
-  Those runs count whose sample and seed both variants have.
+  Those runs count whose sample and seed both variants have. Variants with
+  another agent have no pairs.
 
   Args:
     variants: Of `outcomes.by_variant`.
@@ -137,6 +138,60 @@ def differences(variants):
       lambda *pair: map(finals, selection.in_common(*pair)), _UNITS)
 
 
+def interactions(variants):
+  """Compares differences: whether one thing changes what another one does.
+
+  These are of four variants, of which two differ from the two others in one
+  thing, and the two of each side in a second one. Those samples count that all
+  four have.
+
+  Args:
+    variants: Of `outcomes.by_variant`.
+
+  Returns:
+    A `tables.Table`.
+  """
+  rows, known = [], set()
+  for (a, b), pair in itertools.combinations(neighbours(variants), 2):
+    # The other pair has the same two alternatives.
+    one, other = _only(a, b), _only(b, a)
+    c, d = pair if set(one) <= set(pair[0]) else reversed(pair)
+    four = frozenset((a, b, c, d))
+    if ((_only(c, d), _only(d, c)) != (one, other) or four in known
+        or not _are_paired(a, c) or not _are_paired(a, b)):
+      continue
+    known.add(four)
+    gaps = [_subtract(finals(variants[this]), finals(variants[that]))
+            for this, that in ((a, b), (c, d))]
+    rows.append([
+        *map(outcomes_lib.describe, (one, other, _only(a, c), _only(c, a))),
+        *difference(*gaps)])
+  return tables.Table(
+      ['this', 'less that', 'with', 'against the same with', _UNITS,
+       'difference of differences', f'95 %, over {_UNITS}', 'this is'], rows)
+
+
+def _only(first, second):
+  """The alternatives that one variant has, and another lacks."""
+  return tuple(part for part in first if part not in second)
+
+
+def _subtract(first, second):
+  """Returns what the entries of one dict are more than those of another."""
+  return {key: value - second[key] for key, value in first.items()
+          if key in second}
+
+
+def _are_paired(first, second):
+  """Whether runs of one sample and seed of two variants belong together.
+
+  Runs of two agents have nothing but the number of their seed in common.
+  """
+  agents = [[value for alternative in variant for name, value in alternative
+             if name == 'agent'] for variant in (first, second)]
+  return agents[0] == agents[1]
+
+
 def best_differences(variants):
   """As `differences`, of the best samples, paired by new seed."""
   return _differences(
@@ -146,7 +201,8 @@ def best_differences(variants):
 def _differences(variants, values_of, units):
   return difference_table(units, [
       [outcomes_lib.describe(a), outcomes_lib.describe(b),
-       *difference(*values_of(variants[a], variants[b]))]
+       *(difference if _are_paired(a, b) else _difference_of_agents)(
+           *values_of(variants[a], variants[b]))]
       for a, b in neighbours(variants)])
 
 
@@ -173,9 +229,17 @@ def difference(first, second):
     A list of strings: the number of pairs, the mean difference, its interval,
     the verdict.
   """
-  paired = [value - second[key] for key, value in first.items()
-            if key in second]
+  paired = list(_subtract(first, second).values())
   interval = intervals.of_mean(paired)
   mean = float(np.mean(paired)) if paired else None
   return [str(len(paired)), number(mean), interval_text(interval),
           _verdict(paired, interval)]
+
+
+def _difference_of_agents(first, second):
+  """As `difference`, of two agents whose runs are no pairs."""
+  values = list(first.values()), list(second.values())
+  interval = intervals.of_difference(*values)
+  found = np.mean(values[0]) - np.mean(values[1]) if all(values) else None
+  return [' and '.join(str(len(side)) for side in values), number(found),
+          interval_text(interval), _verdict((), interval)]

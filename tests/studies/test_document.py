@@ -88,12 +88,58 @@ def test_the_best_three_of_each_variant_and_those_again(sweep):
 
 
 def test_stability_is_over_all_samples(sweep):
-  table, _ = _tables(
+  table, *_ = _tables(
       document.build(outcomes.read_all(sweep), ['stability']))
   row = _rows(table)['off_policy_correction=none, replay_proportion=0.5']
   returns = [_first_return('none', .5, i) for i in range(24)]
   assert row[1:3] == ['24', f'{np.mean(returns):.3g}']
   assert row[4:] == [f'{np.median(returns):.3g}', f'{min(returns):.3g}']
+
+
+def test_the_gap_between_corrections_is_compared_with_and_without_replay(sweep):
+  """It is 0 without replay, and V-trace is ahead by 60 with it."""
+  *_, table = _tables(
+      document.build(outcomes.read_all(sweep), ['stability']))
+  assert table.rows == [[
+      'replay_proportion=0.0', 'replay_proportion=0.5',
+      'off_policy_correction=none', 'off_policy_correction=vtrace',
+      '24', '60', '60 to 60', 'higher']]
+
+
+def _interaction(root, chosen):
+  """The last table on runs of two things that vary, both ways to name them."""
+  for a, b in chosen:
+    for i in range(6):
+      trial_runs.write(
+          root, f'{a}_{b}_{i}', [a * b * (i + 1.) + 10. * a - b + i],
+          [{'batch_size': a}, {'unroll_length': b}], {'epsilon': i})
+  return _tables(document.build(outcomes.read_all(root), ['stability']))[-1]
+
+
+def test_differences_are_compared_once_in_a_square(tmp_path):
+  table = _interaction(tmp_path, [(a, b) for a in (1, 2, 3) for b in (1, 2)])
+  assert len(table.rows) == 3
+  row = next(row for row in table.rows if 'batch_size=3' not in row)
+  # (1 * 1 - 2 * 1) - (1 * 2 - 2 * 2) = 1 of each i + 1, or its negative.
+  assert row[4:6] == ['6', '3.5'] and row[-1] == 'higher'
+
+
+def test_three_corners_are_no_square(tmp_path):
+  table = _interaction(tmp_path, [(1, 1), (1, 2), (2, 1)])
+  assert 'difference' in table.header
+
+
+def test_runs_of_two_agents_are_no_pairs(tmp_path):
+  """Each pair differs by 1, which says nothing: seeds differ by more."""
+  for seed in range(5):
+    for agent, more in (('impala', 0.), ('reactor', 1.)):
+      trial_runs.write(tmp_path, f'{agent}_{seed}', [10. * seed + more],
+                       [{'agent': agent}], seed=seed)
+  _, differences = _tables(
+      document.build(outcomes.read_all(tmp_path), ['stability']))
+  (row,) = differences.rows
+  assert row[2:4] == ['5 and 5', '-1']
+  assert row[-1] == 'cannot be told'
 
 
 def test_seeds_are_compared_where_nothing_is_sampled(tmp_path):
@@ -113,7 +159,7 @@ def test_seeds_are_compared_where_nothing_is_sampled(tmp_path):
 def test_a_run_that_is_missing_is_missing_in_its_pair_alone(sweep):
   found = [outcome for outcome in outcomes.read_all(sweep)
            if 'vtrace_0.0_5' not in outcome.logdir]
-  _, differences = _tables(document.build(found, ['stability']))
+  _, differences, _ = _tables(document.build(found, ['stability']))
   assert sorted(row[2] for row in differences.rows) == ['23', '23', '24', '24']
 
 

@@ -52,6 +52,62 @@ def test_the_same_values_have_the_same_interval():
     assert intervals.of_mean(other) == intervals.of_mean(values)
 
 
+def _share_of_deals_as_far(first, second, shift):
+  """The p value of a shift, by all deals, one by one."""
+  first = np.array(first) - shift
+  values = np.concatenate([first, second])
+  found = abs(np.mean(first) - np.mean(second))
+  as_far = []
+  for chosen in itertools.combinations(range(len(values)), len(first)):
+    others = np.delete(values, chosen)
+    as_far.append(abs(np.mean(values[list(chosen)]) - np.mean(others))
+                  >= found - 1e-12)
+  return np.mean(as_far)
+
+
+@pytest.mark.parametrize('sizes', [(4, 4), (5, 5), (4, 6), (7, 4)])
+def test_an_interval_holds_the_differences_that_no_deal_refuses(sizes):
+  rng = np.random.default_rng(0)
+  for _ in range(3):
+    sides = [rng.normal(size=size) for size in sizes]
+    low, high = intervals.of_difference(*sides)
+    for shift in [*np.linspace(low - 1, high + 1, 12), low + 1e-6, low - 1e-6,
+                  high + 1e-6, high - 1e-6]:
+      assert (_share_of_deals_as_far(*sides, shift) > .05) == (
+          low <= shift <= high)
+
+
+@pytest.mark.parametrize('sides, tells', [
+    (([5., 6., 7., 8., 9.], [0., 1., 2., 3., 4.]), True),  # 2 of 252 deals.
+    (([4., 5., 6., 7.], [0., 1., 2., 3.]), True),  # 2 of 70.
+    (([0., 1., 2., 3., 9.], [0., 1., 2., 3., 4.]), False)])
+def test_sides_that_do_not_overlap_are_told_apart(sides, tells):
+  for first, second, sign in ((*sides, 1), (*reversed(sides), -1)):
+    low, high = intervals.of_difference(first, second)
+    assert (0 < low if sign > 0 else high < 0) == tells
+
+
+def test_many_units_are_dealt_in_a_part_of_the_ways():
+  rng = np.random.default_rng(0)
+  first, second = rng.normal(1., 1., 60), rng.normal(0., 1., 80)
+  low, high = intervals.of_difference(first, second)
+  error = np.sqrt(np.var(first) / 60 + np.var(second) / 80)
+  found = np.mean(first) - np.mean(second)
+  assert low == pytest.approx(found - 1.97 * error, abs=.2 * error)
+  assert high == pytest.approx(found + 1.97 * error, abs=.2 * error)
+
+
+def test_sides_of_equals_differ_by_just_that():
+  assert intervals.of_difference(
+      [3.] * 5, [1.] * 4) == pytest.approx((2., 2.))
+  assert intervals.of_difference([.7] * 5, [.7] * 5) == (0., 0.)
+
+
+@pytest.mark.parametrize('sides', [([1.] * 3, [2.] * 9), ([1.] * 9, [])])
+def test_a_side_of_few_has_no_interval(sides):
+  assert intervals.of_difference(*sides) is None
+
+
 @pytest.mark.parametrize('differences, tells', [
     ([1.] * 5, False),  # 2 of 32 ways.
     ([1.] * 6, True),  # 2 of 64.
