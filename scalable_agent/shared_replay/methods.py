@@ -27,6 +27,9 @@ _MAX_AGENTS = 1 << 16
 PATIENCE_SECONDS = 60.
 # How long one that has begun counts without inserting anything.
 _SILENT_SECONDS = 60.
+# How long one counts whose connection is lost. A link comes back within that, a
+# process that has died seldom does.
+_AWAY_SECONDS = 10.
 # From when on it is said that somebody waits, and how often.
 _LONG_SECONDS = 10.
 _LOG_SECONDS = 60.
@@ -113,6 +116,7 @@ class Methods:
     if self._is_closing:
       raise self.end()
     self._calls.join(call, session)
+    session.about.linked_time = time.monotonic()
     return session
 
   # -- Hello -------------------------------------------------------------------
@@ -264,8 +268,12 @@ class Methods:
     """Lets those go on that wait for somebody who is gone; says who waits."""
     self.sessions.expire()
     now = time.monotonic()
-    present = {session.about for session in self.sessions.recent()
-               if session.streams}
+    recent = self.sessions.recent()
+    for session in recent:
+      if session.streams:
+        session.about.linked_time = now
+    present = {session.about for session in recent
+               if now - session.about.linked_time < _AWAY_SECONDS}
     # Whoever waits here would insert, and others may draw alone.
     for member in self._pace.keep([
         member for member in present if member in self._held or

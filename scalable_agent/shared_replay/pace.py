@@ -3,10 +3,10 @@
 The paper's agents "run concurrently at identical speed" (LASER, section 5.1).
 So whoever has inserted more than the slowest waits, but for a lead of two
 batches. Only those count that are there: what has died, or has inserted nothing
-for long, holds nobody up. Whoever comes, or comes back, begins where the
-slowest is. If it is known how many agents there will be, all of them begin at
-the start: until the last has come, nobody gets further from there than its
-lead.
+for long, holds nobody up. Whoever comes begins where the slowest is. So does
+whoever comes back, unless it was ahead of that: then it stays where it was. If
+it is known how many agents there will be, all of them begin at the start: until
+the last has come, nobody gets further from there than its lead.
 """
 
 import math
@@ -24,6 +24,7 @@ class Member:
     lead: Unrolls that it may be ahead of the slowest.
     position: Unrolls that it has inserted, from where it began.
     inserted_time: When it last did, or was let go on, by `time.monotonic`.
+    linked_time: When it last had a connection, likewise.
   """
 
   def __init__(self, name, agent, batch_size):
@@ -39,6 +40,7 @@ class Member:
     self.lead = LEAD_BATCHES * batch_size
     self.position = 0
     self.inserted_time = -math.inf
+    self.linked_time = -math.inf
 
 
 class Pace:
@@ -51,6 +53,8 @@ class Pace:
       num_agents: Agents that will come; 0 if nobody knows.
     """
     self._running = set()
+    # Where the slowest was, if nobody counts now.
+    self._last = 0
     self._num_agents = num_agents
     self._begun = set()  # Numbers of agents.
 
@@ -70,10 +74,11 @@ class Pace:
   def advance(self, member, count):
     """Takes note that a `Member` has inserted so many unrolls."""
     if member not in self._running:
-      slowest = self.slowest()
       # While others are awaited, it begins where they will: at 0.
-      if slowest and not self.num_awaited:
-        member.position = slowest.position
+      if not self.num_awaited:
+        slowest = self.slowest()
+        member.position = max(
+            member.position, slowest.position if slowest else self._last)
       self._running.add(member)
       self._begun.add(member.agent)
     member.position += count
@@ -84,6 +89,9 @@ class Pace:
     Returns:
       A list of those that do not any more.
     """
+    slowest = self.slowest()
+    if slowest:
+      self._last = slowest.position
     gone = self._running.difference(members)
     self._running -= gone
     return list(gone)

@@ -33,6 +33,7 @@ def quick(monkeypatch):
   monkeypatch.setattr(link_lib, '_LONGEST_WAIT_SECONDS', .2)
   monkeypatch.setattr(server_lib, '_CHECK_SECONDS', .05)
   monkeypatch.setattr(server_lib, '_CLOSE_GRACE_SECONDS', .1)
+  monkeypatch.setattr(methods_lib, '_AWAY_SECONDS', 1.)
 
 
 def _unrolls(seeds, level='easy'):
@@ -316,6 +317,51 @@ def test_a_stalled_agent_holds_the_others_and_a_dead_one_does_not(caplog):
     assert job.num_inserted == 8 + 80
     fast.close()
   assert 'Learner "host:slow" is gone or inserts nothing' in caplog.text
+
+
+def test_who_is_held_is_held_still_when_its_connection_was_cut(monkeypatch):
+  """Even if it was away for so long that it did not count."""
+  monkeypatch.setattr(methods_lib, '_AWAY_SECONDS', .05)
+  monkeypatch.setattr(link_lib, '_FIRST_WAIT_SECONDS', 1.)
+  monkeypatch.setattr(link_lib, '_LONGEST_WAIT_SECONDS', 1.)
+  with replay_parts.Job() as job, remote_parts.Proxy(job.port) as proxy:
+    fast = replay_parts.make_client(proxy.port, 'fast', batch_size=4)
+    with replay_parts.client_of(job, 'slow', batch_size=4) as slow:
+      replay_parts.insert(slow, _unrolls(range(4)))
+      thread = remote_parts.Thread(_insert_many, fast, 80, 4)
+      remote_parts.wait_until(lambda: job.num_inserted == 4 + 3 * 4)
+      proxy.cut()
+      remote_parts.wait_until(
+          lambda: job.service.take_gauges()['learners'] == 1)
+      remote_parts.wait_until(
+          lambda: job.service.take_gauges()['learners'] == 2)
+      time.sleep(.3)
+      assert job.num_inserted == 16 and thread.is_alive()
+      replay_parts.insert(slow, _unrolls(range(4)))
+      remote_parts.wait_until(lambda: job.num_inserted == 24)
+      time.sleep(.2)
+      assert job.num_inserted == 24 and thread.is_alive()
+      fast.close()
+
+
+def test_the_others_do_not_run_ahead_of_one_whose_connection_was_cut(
+    monkeypatch):
+  monkeypatch.setattr(methods_lib, '_AWAY_SECONDS', 30.)
+  with replay_parts.Job() as job, remote_parts.Proxy(job.port) as proxy:
+    slow = replay_parts.make_client(proxy.port, 'slow', batch_size=4)
+    with replay_parts.client_of(job, 'fast', batch_size=4) as fast:
+      replay_parts.insert(slow, _unrolls(range(4)))
+      thread = remote_parts.Thread(_insert_many, fast, 80, 4)
+      remote_parts.wait_until(lambda: job.num_inserted == 4 + 3 * 4)
+      proxy.cut()
+      time.sleep(.5)
+      assert job.num_inserted == 16 and thread.is_alive()
+      # It has as much to catch up with as before.
+      replay_parts.insert(slow, _unrolls(range(4)))
+      remote_parts.wait_until(lambda: job.num_inserted == 24)
+      time.sleep(.2)
+      assert job.num_inserted == 24 and thread.is_alive()
+      slow.close()
 
 
 def test_who_is_silent_for_long_holds_nobody(monkeypatch, caplog):

@@ -59,6 +59,32 @@ def test_who_is_gone_counts_no_more_and_catches_up_when_it_is_back():
   assert pace.may_go_on(slow) and pace.may_go_on(fast)
 
 
+def test_who_comes_back_keeps_its_lead():
+  """Also if nobody was there meanwhile."""
+  fast, slow = _members(1, 1)
+  pace = pace_lib.Pace()
+  pace.advance(slow, 1)
+  pace.advance(fast, 3)
+  for there in [slow], []:
+    pace.keep(there)
+    for member in slow, fast:
+      pace.advance(member, 0)
+    assert (slow.position, fast.position) == (1, 4)
+    assert not pace.may_go_on(fast) and pace.may_go_on(slow)
+
+
+def test_the_first_to_come_back_begins_where_the_slowest_was():
+  fast, slow = _members(1, 1)
+  pace = pace_lib.Pace()
+  pace.advance(slow, 1)
+  pace.keep([])
+  pace.advance(fast, 500)
+  pace.keep([])
+  for member in slow, fast:
+    pace.advance(member, 0)
+  assert slow.position == fast.position == 501
+
+
 def test_those_that_come_first_wait_near_the_start_for_those_that_will():
   first, second, last = _members(2, 3, 1)
   pace = pace_lib.Pace(num_agents=3)
@@ -122,7 +148,10 @@ def test_whoever_is_awaited_no_more_holds_nobody():
     sizes=st.lists(st.integers(1, 5), min_size=2, max_size=4),
     moves=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=80))
 def test_nobody_gets_far_ahead_and_not_all_wait(sizes, moves):
-  """Whoever may go on does so by a batch; whoever leaves comes back."""
+  """Whoever may go on does so by a batch; whoever leaves comes back.
+
+  It then says again what may not have been heard, which is nothing new.
+  """
   members = _members(*sizes)
   pace = pace_lib.Pace()
   for member in members:
@@ -133,8 +162,10 @@ def test_nobody_gets_far_ahead_and_not_all_wait(sizes, moves):
     if leaves:
       there.discard(member)
       pace.keep(there)
-    elif pace.may_go_on(member) or member not in there:
+    elif member not in there:
       there.add(member)
+      pace.advance(member, 0)
+    elif pace.may_go_on(member):
       pace.advance(member, member.lead // pace_lib.LEAD_BATCHES)
     slowest = min((m.position for m in there), default=0)
     for m in there:
