@@ -10,9 +10,9 @@ Each member is a run of `scalable_agent.experiment` in a directory below
 --logdir, and gets the flags of that program. If there are more members than
 --parallel, they take turns. After --episodes new episodes a member evolves: it
 may copy the weights and hyperparameters of another, and changes its own.
-With --share_replay all members draw from the unrolls of all (LASER).
-evolution.jsonl has every evolution, lineage.png shows them. Run the command
-again, and it goes on from where it was.
+With --share_replay all members draw from the unrolls of all (LASER), and go at
+the same time. evolution.jsonl has every evolution, lineage.png shows them. Run
+the command again, and it goes on from where it was.
 """
 
 import contextlib
@@ -91,6 +91,10 @@ def _check_flags():
     raise _refusal('task', 'each member is one process')
   if FLAGS.job_name != 'learner':
     raise _refusal('job_name', 'each member trains')
+  if FLAGS.share_replay and FLAGS.parallel < FLAGS.population:
+    raise _refusal(
+        'parallel', f'with --share_replay, all {FLAGS.population} members go '
+        f'at the same time. Set it to {FLAGS.population}')
 
 
 def _score_range():
@@ -262,8 +266,8 @@ def _carry_out(population, config):
     on_poll = population.on_poll
     if FLAGS.share_replay:
       num_left = sum(run.state != 'done' for run in runs)
-      job = stack.enter_context(shared_replay.SharedReplay(
-          FLAGS.logdir, config, min(FLAGS.parallel, num_left)))
+      job = stack.enter_context(
+          shared_replay.SharedReplay(FLAGS.logdir, config, num_left))
 
       def on_poll():
         job.check()

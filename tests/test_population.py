@@ -81,6 +81,10 @@ def test_the_worse_takes_over_the_weights_of_the_better(tmp_path):
     (('--task=0',), '--task=0 cannot work'),
     (('--job_name=replay', '--replay_host=a:1'),
      '--job_name=replay cannot work: each member trains'),
+    (('--population=3', '--parallel=2', '--share_replay',
+      '--replay_proportion=0.5'),
+     '--parallel=2 cannot work: with --share_replay, all 3 members go at the '
+     'same time. Set it to 3.'),
     (('--learning_rate=1',), '--learning_rate is given, and drawn too'),
     (('--range=epsilon=2:1',), '--range=epsilon=2:1 cannot work: it is empty'),
     (('--adapt=gradient_norm_cip',), 'There is no setting'),
@@ -158,9 +162,9 @@ def test_members_share_a_replay_job(tmp_path, monkeypatch):
   assert len(commands) == 2 and len(hosts) == 1
   with pytest.raises(
       SystemExit, match='unroll_length is [13]0 in one run and [13]0'):
-    _main(tmp_path / 'other', *_CARTPOLE, '--population=8', '--share_replay',
-          '--replay_proportion=0.5', '--range=unroll_length=10,30',
-          '--adapt=learning_rate')
+    _main(tmp_path / 'other', *_CARTPOLE, '--population=8', '--parallel=8',
+          '--share_replay', '--replay_proportion=0.5',
+          '--range=unroll_length=10,30', '--adapt=learning_rate')
   # The job has half of the memory, and the members share the other half.
   assert '--memory_gb=1.500000' in job._run._prepare()
   assert '--memory_gb=0.750000' in commands[0]
