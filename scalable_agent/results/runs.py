@@ -19,7 +19,7 @@ from scalable_agent.results import published
 
 Run = collections.namedtuple(
     'Run', 'logdir config frames episodes tested tested_frames clock '
-    'evaluations', defaults=[None, {}])
+    'evaluations updates', defaults=[None, {}, None])
 Run.__doc__ = """A log directory.
 
   logdir: Its path.
@@ -32,6 +32,7 @@ Run.__doc__ = """A log directory.
   clock: A `Clock`, None if the run has not said how fast it was.
   evaluations: A dict of level to `Episodes` that were played while the run
     trained (--evaluate_every_frames); their frames are those of the weights.
+  updates: Updates that the run has made, None if it has not said.
 """
 
 Clock = collections.namedtuple('Clock', 'frames hours')
@@ -185,19 +186,20 @@ def read_episodes(logdir, name=log_file.EPISODES):
           for level, episodes in levels.items()}
 
 
-def _read_clock(logdir):
+def _read_metrics(logdir):
   """Reads `metrics.jsonl`.
 
   Returns:
-    A pair: frames by its last whole line, 0 if there is none, and a `Clock` or
-    None.
+    A triple: frames by its last whole line, 0 if there is none; updates by
+    that, None if it does not say; and a `Clock` or None.
   """
-  last = 0
+  last, updates = 0, None
   frames, seconds = [0], [0.]
   try:
     for metrics in _parse_lines(
         os.path.join(logdir, log_file.METRICS), log_lines.parse_metrics):
       last = metrics['frames']
+      updates = metrics.get('learner_steps')
       fps = metrics.get('fps')
       # The seconds in the log begin anew when a run resumes.
       if (isinstance(fps, float) and _LEAST_FPS < fps < math.inf and
@@ -206,9 +208,11 @@ def _read_clock(logdir):
         frames.append(last)
   except FileNotFoundError:
     pass
+  if not log_lines.is_frames(updates):
+    updates = None
   if len(frames) == 1:
-    return last, None
-  return last, Clock(np.array(frames), np.array(seconds) / 3600)
+    return last, updates, None
+  return last, updates, Clock(np.array(frames), np.array(seconds) / 3600)
 
 
 def read(logdir):
@@ -237,10 +241,10 @@ def read(logdir):
   with contextlib.suppress(FileNotFoundError):
     evaluations = read_episodes(logdir, log_file.EVALUATIONS)
   tested, tested_frames = _read_test_scores(logdir)
-  last_frames, clock = _read_clock(logdir)
+  last_frames, updates, clock = _read_metrics(logdir)
   ends = [e.frames[-1] for e in episodes.values()] + [last_frames]
   return Run(logdir, config, int(max(ends)), episodes, tested, tested_frames,
-             clock, evaluations)
+             clock, evaluations, updates)
 
 
 def levels_of(run):

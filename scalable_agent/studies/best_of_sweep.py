@@ -26,8 +26,10 @@ _SMOOTHED = 3
 _UNITS = 'sweeps'
 # The name of a condition that differs from the usual settings in nothing.
 _USUAL = 'usual settings'
+# Agents that share replay may be so far apart, as a part of what the first has.
+UNEVEN = .05
 
-Sweep = collections.namedtuple('Sweep', 'seed agents best mean frames')
+Sweep = collections.namedtuple('Sweep', 'seed agents best mean frames updates')
 Sweep.__doc__ = """What the agents of a sweep have come to.
 
   seed: The least of their seeds.
@@ -36,6 +38,7 @@ Sweep.__doc__ = """What the agents of a sweep have come to.
     the greatest, and the mean. NaN where no agent has ended an episode yet, and
     where one has not so many frames.
   frames: float64 [_POINTS], environment frames of an agent at each point.
+  updates: A list of the updates of each agent, None where it has not said.
 """
 
 Conditions = collections.namedtuple('Conditions', 'usual sweeps')
@@ -160,7 +163,7 @@ def _read(agents):
       min(outcome.seed for outcome in agents), len(agents),
       np.array([_of_known(np.max, returns) for returns in by_point]),
       np.array([_of_known(np.mean, returns) for returns in by_point]),
-      np.max(frames, axis=0))
+      np.max(frames, axis=0), [outcome.updates for outcome in agents])
 
 
 def _frames(outcome):
@@ -190,6 +193,30 @@ def _of_known(statistic, values):
   return statistic(known) if len(known) else np.nan
 
 
+def uneven(outcomes):
+  """Finds sweeps that share replay whose agents have not got equally far.
+
+  Args:
+    outcomes: A list of `outcomes.Outcome`s.
+
+  Returns:
+    A list of directories, of those whose agents differ in frames or updates by
+    more than `UNEVEN` of the most.
+  """
+  reached = collections.defaultdict(list)
+  for outcome in outcomes:
+    if outcome.settings.get('shares_replay'):
+      reached[os.path.dirname(os.path.normpath(outcome.logdir))].append(
+          (outcome.frames, outcome.updates))
+  return [directory for directory, pairs in reached.items()
+          if any(map(_differ, zip(*pairs)))]
+
+
+def _differ(values):
+  known = [value for value in values if value is not None]
+  return bool(known) and min(known) < (1. - UNEVEN) * max(known)
+
+
 def table(sweeps_by_name):
   """What the sweeps of each condition have come to, a `tables.Table`.
 
@@ -197,13 +224,15 @@ def table(sweeps_by_name):
     sweeps_by_name: Of `Conditions`.
   """
   header = ['condition', _UNITS, 'agents', 'frames of an agent',
-            'frames of all', 'best agent at the end', '95 %',
-            'best agent on the way', '95 %', 'mean agent at the end', '95 %']
+            'frames of all', 'updates of an agent', 'best agent at the end',
+            '95 %', 'best agent on the way', '95 %', 'mean agent at the end',
+            '95 %']
   rows = []
   for name, sweeps in sweeps_by_name.items():
     row = [name, str(len(sweeps)), _range([sweep.agents for sweep in sweeps]),
            _range([_known_frames(sweep) for sweep in sweeps]),
-           _range([sweep.agents * _known_frames(sweep) for sweep in sweeps])]
+           _range([sweep.agents * _known_frames(sweep) for sweep in sweeps]),
+           _updates_text(sweeps)]
     for statistic in (_best_at_end, _best_on_the_way, _mean_at_end):
       values = list(_by_seed(sweeps, statistic).values())
       row += [study_tables.number(np.mean(values) if values else None),
@@ -277,6 +306,11 @@ def _mean_at_end(sweep):
 def _best_on_the_way(sweep):
   """The mean over all points: the area under the curve of the best agent."""
   return float(_of_known(np.mean, sweep.best))
+
+
+def _updates_text(sweeps):
+  updates = [value for sweep in sweeps for value in sweep.updates]
+  return tables.MISSING if None in updates else _range(updates)
 
 
 def _range(values):

@@ -26,7 +26,7 @@ _DEFAULT_AGENT = config_lib.SETTINGS['agent'].default
 
 Outcome = collections.namedtuple(
     'Outcome', 'logdir level variant sample drawn seed settings final '
-    'frames total_frames episodes')
+    'frames total_frames episodes updates', defaults=[None])
 Outcome.__doc__ = """A run of a sweep.
 
   logdir: Its directory.
@@ -42,6 +42,7 @@ Outcome.__doc__ = """A run of a sweep.
     of its frames.
   frames, total_frames: Environment frames it has got to, and is to take.
   episodes: A dict of level to `runs.Episodes`.
+  updates: Updates that it has made, None if it has not said.
 """
 
 
@@ -134,7 +135,7 @@ def read(logdir):
       logdir, run.config.get('level_name'), variant, sample, drawn,
       run.config.get('seed'), agents.settings_of(run), final_return(run),
       run.frames,
-      run.config.get('total_environment_frames'), run.episodes)
+      run.config.get('total_environment_frames'), run.episodes, run.updates)
 
 
 def read_beside_others(logdir):

@@ -74,6 +74,17 @@ def test_the_clock_adds_up_all_starts_of_a_run(tmp_path):
   np.testing.assert_allclose(clock.hours, [0., 1., 1.5, 2.5])
 
 
+@pytest.mark.parametrize('updates', [None, -1, 1.5, True, 'many'])
+def test_updates_are_those_of_the_last_line(tmp_path, updates):
+  logdir = _make(tmp_path / 'run', [], level_name='pong')
+  assert runs.read(logdir).updates is None
+  _log_metrics(logdir, dict(frames=100, learner_steps=updates))
+  assert runs.read(logdir).updates is None
+  _log_metrics(logdir, dict(frames=100, learner_steps=1),
+               dict(frames=200, learner_steps=2))
+  assert runs.read(logdir).updates == 2
+
+
 @pytest.mark.parametrize('fps', [None, 0., -1., '1', True, 5e-324, 1e999])
 def test_lines_without_a_speed_are_passed_over(tmp_path, fps):
   """The next one that has a speed speaks for them too."""

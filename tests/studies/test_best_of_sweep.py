@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from scalable_agent.results import document as results_document
 from scalable_agent.results import tables
 from scalable_agent.studies import best_of_sweep
 from scalable_agent.studies import document
@@ -202,6 +203,45 @@ def test_agents_without_a_configuration_are_refused(tmp_path):
     document.build(_read(tmp_path / 'a'), ['best_of_sweep'])
 
 
+def _write_agents(root, frames, updates, **settings):
+  for i, pair in enumerate(zip(frames, updates, strict=True)):
+    total, made = pair
+    trial_runs.write(
+        root, f'a/{i}', [1.], (), {'learning_rate': .1 * (i + 1)}, total=total,
+        updates=made, **dict(_SHARED, **settings))
+
+
+@pytest.mark.parametrize('frames, updates, is_uneven', [
+    ((1000, 1000), (50, 50), False), ((1000, 960), (50, 48), False),
+    ((1000, 940), (50, 50), True), ((1000, 1000), (50, 47), True),
+    ((1000, 1000), (50, None), False)])
+def test_agents_that_share_but_are_not_equally_far_are_named(
+    tmp_path, frames, updates, is_uneven):
+  _write_agents(tmp_path, frames, updates)
+  text = (f'In {tmp_path}/a they differ by more than 5 % in their frames or '
+          'updates so far.')
+  blocks = document.build(_read(tmp_path / 'a'), ['best_of_sweep'])
+  assert is_uneven == any(
+      text in block.text for block in blocks
+      if isinstance(block, results_document.Paragraph))
+
+
+def test_agents_that_share_nothing_need_not_be_equally_far(tmp_path):
+  _write_agents(tmp_path, (1000, 100), (50, 5), **_OWN)
+  assert best_of_sweep.uneven(_read(tmp_path / 'a')) == []
+
+
+@pytest.mark.parametrize('updates, expected', [
+    ((50, 50), '50'), ((1250, 50), '50 to 1,250'),
+    ((50, None), tables.MISSING)])
+def test_updates_are_those_of_every_agent(tmp_path, updates, expected):
+  _write_agents(tmp_path, (1000, 1000), updates)
+  table = best_of_sweep.table(
+      best_of_sweep.by_condition(_read(tmp_path / 'a')).sweeps)
+  found = dict(zip(table.header, table.rows[0]))
+  assert found['updates of an agent'] == expected
+
+
 def _tables(blocks):
   return [block for block in blocks if isinstance(block, tables.Table)]
 
@@ -214,10 +254,11 @@ def test_sweeps_are_compared_in_pairs_of_a_seed(tmp_path):
   blocks = document.build(found, ['best_of_sweep'])
   table, differences = _tables(blocks)
   rows = {row[0]: row[1:] for row in table.rows}
-  assert rows['shares_replay=True'][:5] == ['5', '2', '2,000', '4,000', '5']
-  assert rows['shares_replay=False'][4] == '3'
-  assert rows['shares_replay=True'][8] == '3'  # The mean of 5 and 1.
-  low, high = map(float, rows['shares_replay=True'][5].split(' to '))
+  assert rows['shares_replay=True'][:4] == ['5', '2', '2,000', '4,000']
+  assert rows['shares_replay=True'][5] == '5'
+  assert rows['shares_replay=False'][5] == '3'
+  assert rows['shares_replay=True'][9] == '3'  # The mean of 5 and 1.
+  low, high = map(float, rows['shares_replay=True'][6].split(' to '))
   assert 2. < low < 5. < high < 8.
   assert differences.rows == [[
       'shares_replay=False', 'shares_replay=True', '5', '-2', '-2 to -2',

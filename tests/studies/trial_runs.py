@@ -4,7 +4,8 @@ import json
 
 
 def write(root, name, returns, variant=(), sample=(), seed=1,
-          level='gym:CartPole-v1', total=1000, marked=True, **settings):
+          level='gym:CartPole-v1', total=1000, marked=True, updates=None,
+          **settings):
   """Writes a run whose episodes end at equal distances up to `total` frames.
 
   Args:
@@ -17,6 +18,7 @@ def write(root, name, returns, variant=(), sample=(), seed=1,
     level: --level_name.
     total: --total_environment_frames.
     marked: Whether the directory says that it is of a sweep.
+    updates: Those it has made by its log; None for no log.
     **settings: Others of the configuration.
 
   Returns:
@@ -29,6 +31,9 @@ def write(root, name, returns, variant=(), sample=(), seed=1,
   if marked:
     (logdir / 'sweep.json').write_text(
         json.dumps(dict(variant=list(variant), sample=dict(sample))))
+  if updates is not None:
+    (logdir / 'metrics.jsonl').write_text(json.dumps(dict(
+        frames=total, learner_steps=updates)) + '\n')
   lines = ['frames,level,episode_return,episode_frames']
   for i, value in enumerate(returns):
     name, value = value if isinstance(value, tuple) else (level, value)
