@@ -312,6 +312,7 @@ def test_replayed_unrolls_are_no_new_frames(tmp_path, run_main, caplog):
   assert metrics[-1]['replay_mb_per_second'] > 0
   assert metrics[-1]['relevance_mean'] > 0
   assert 0 < metrics[-1]['replay_rejected'] <= 1
+  assert 0 <= metrics[-1]['online_rejected'] < 1
 
 
 def test_the_last_evaluation_is_made_up_for_where_a_stop_cut_it_off(

@@ -112,25 +112,28 @@ def compute_loss(agent, settings, params, batch):
       rho_clipped=(_num_truncated(returns.log_rhos,
                                   settings.clip_rho_threshold), num_steps))
   if settings.trust_region_threshold is not None:
-    logs.update(_relevance_of_replayed(
+    logs.update(_relevance(
         settings, behaviour_logits, policy_logits, batch.is_replayed))
   return total_loss, logs, None
 
 
-def _relevance_of_replayed(settings, behaviour_logits, policy_logits,
-                           is_replayed):
-  """Of replayed states the mean relevance, and the share that is left out."""
+def _relevance(settings, behaviour_logits, policy_logits, is_replayed):
+  """The mean relevance of replayed states, and which share is left out.
+
+  New states have a share of their own, which should be small.
+  """
   relevance = vtrace.behaviour_relevance(
       behaviour_logits, policy_logits, settings.clip_rho_threshold)
   is_rejected = ~vtrace.is_trusted(
       relevance, settings.trust_region_threshold)
   is_replayed = tf.broadcast_to(is_replayed, tf.shape(relevance))
   count = lambda mask: tf.reduce_sum(tf.cast(mask, tf.float32))
-  num_steps = count(is_replayed)
+  num_replayed = count(is_replayed)
   return dict(
       relevance_mean=(
-          tf.reduce_sum(tf.where(is_replayed, relevance, 0.)), num_steps),
-      replay_rejected=(count(is_replayed & is_rejected), num_steps))
+          tf.reduce_sum(tf.where(is_replayed, relevance, 0.)), num_replayed),
+      replay_rejected=(count(is_replayed & is_rejected), num_replayed),
+      online_rejected=(count(~is_replayed & is_rejected), count(~is_replayed)))
 
 
 def _num_truncated(log_rhos, threshold):

@@ -34,7 +34,7 @@ _GROUPS = {
     'queue_size': '3_lag', 'dropped_unrolls': '3_lag',
     'replaying_mb': '3_lag', 'behaviour_kl': '5_policy',
     'rho_clipped': '5_policy', 'relevance_mean': '5_policy',
-    'replay_rejected': '5_policy'}
+    'replay_rejected': '5_policy', 'online_rejected': '5_policy'}
 _LEARNER_GROUP = '4_losses'
 # The axis itself, and what TensorBoard notes anyway.
 _LEFT_OUT = ('frames', 'wall_time')

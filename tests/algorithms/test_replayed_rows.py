@@ -66,7 +66,10 @@ def _relevance(batch, params, clip_rho_threshold=1.):
 @pytest.mark.parametrize('clip_rho_threshold', [1., 2.])
 @pytest.mark.parametrize('threshold', [1e-3, .1, .3])
 def test_relevance_is_logged_of_replayed_states(threshold, clip_rho_threshold):
-  """As sums and counts, since those of replicas are added up."""
+  """As sums and counts, since those of replicas are added up.
+
+  Of new states only how many are left out.
+  """
   batch, params = _batch(_REPLAYED), _params(1)
   _, logs, _ = _loss(batch, params, trust_region_threshold=threshold,
                      clip_rho_threshold=clip_rho_threshold)
@@ -78,6 +81,9 @@ def test_relevance_is_logged_of_replayed_states(threshold, clip_rho_threshold):
   rejected, count = logs['replay_rejected']
   assert count == _STEPS
   assert rejected == (of_replayed >= threshold).sum()
+  rejected, count = logs['online_rejected']
+  assert count == relevance.shape.num_elements() - _STEPS
+  assert rejected == (relevance.numpy()[:, ~_REPLAYED] >= threshold).sum()
 
 
 def test_a_relevance_at_the_threshold_is_rejected():

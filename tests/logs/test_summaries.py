@@ -81,6 +81,7 @@ def test_groups_stand_in_the_order_in_which_people_look(tmp_path):
 @pytest.mark.parametrize('name, group', [
     ('replay_mb', '3_lag'), ('replaying_mb', '3_lag'),
     ('relevance_mean', '5_policy'), ('replay_rejected', '5_policy'),
+    ('online_rejected', '5_policy'),
     ('time_replay', '6_time'), ('of_somebody_else', '4_losses')])
 def test_a_key_stands_in_its_group(name, group):
   assert summaries.tag_of(name) == f'{group}/{name}'
