@@ -104,6 +104,26 @@ def test_packed_bytes_are_those_of_a_packed_unroll(level_name, is_packed):
   assert expected - 400 <= found <= expected
 
 
+def _game(num_channels):
+  return Facts(
+      6, (ArraySpec((10, 10, num_channels), np.dtype(np.uint8)),))
+
+
+@pytest.mark.parametrize('level_name, facts, unroll_length, is_packed, kb', [
+    ('pong', _ATARI, 20, False, 594), ('pong', _ATARI, 20, True, 171),
+    ('dmlab30', _LANGUAGE, 79, True, 1670),
+    ('gym:MinAtar/Breakout-v1', _game(4), 20, True, 9),
+    ('gym:MinAtar/Seaquest-v1', _game(10), 20, True, 22)])
+def test_unrolls_take_what_buffers_are_planned_by(
+    level_name, facts, unroll_length, is_packed, kb):
+  """In kilobytes, without what Python keeps of each array."""
+  config = _config(level_name=level_name, unroll_length=unroll_length)
+  found = memory.unroll_bytes(config, None, facts, is_packed)
+  arrays = len(tree.flatten(memory._entry(facts))) * sys.getsizeof(
+      np.empty([0]))
+  np.testing.assert_allclose(found - arrays, 1000 * kb, rtol=.01, atol=400)
+
+
 # -- What is refused ----------------------------------------------------------
 
 _AGENT = _agent(_ATARI)
