@@ -104,7 +104,8 @@ def buffers(config):
   """Returns where this process will keep unrolls, a list of `Buffer`s.
 
   A learner that acts for actor jobs has further ones for each of them, whose
-  number it does not know.
+  number it does not know. Nor does anybody know how long the episodes are that
+  a `replayer.Replayer` keeps, one for each replayed unroll of a batch.
 
   Args:
     config: A `config.Config` of a process that trains, or of another job.
