@@ -174,15 +174,17 @@ def effective_values(values, scope):
 
   Returns:
     A dict of name to value, for every one of `names(scope)`. It is None for a
-    setting that made no difference, because one that it needs is 0, or because
-    it is another agent's.
+    setting that made no difference: one that it needs is 0, or has another
+    value than it makes a difference with, or it is another agent's.
   """
   value_of = lambda name: values.get(name, SETTINGS[name].default)
   effective = {}
   for name in names(scope):
-    needs = SETTINGS[name].needs
+    declared = SETTINGS[name]
     makes_a_difference = (
-        (needs is None or value_of(needs)) and
-        SETTINGS[name].agent in (None, value_of('agent')))
+        (declared.needs is None or value_of(declared.needs)) and
+        all(value_of(other) == value
+            for other, value in declared.only_with.items()) and
+        declared.agent in (None, value_of('agent')))
     effective[name] = value_of(name) if makes_a_difference else None
   return effective

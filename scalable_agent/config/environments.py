@@ -25,10 +25,6 @@ class EnvironmentSettings:
       '(synthetic:step_ms=5,std=0.5).', _WEIGHTS | _STEPS)
   suite: str = derived(
       'The suite that the level is of.', _WEIGHTS)
-  num_actors: int = setting(
-      4, 'Number of environments. (Atari, gym: 16 per core, but no less than '
-      '--batch_size, and no more than 4 times that. atari57: a multiple of 57. '
-      'dmlab30: 30.)', settings.NOWHERE, settings.ONE_OR_MORE)
   num_action_repeats: int = setting(
       4, 'Environment frames per agent step. (gym: 1, but gym:ALE/<id>: 4.)',
       _WEIGHTS | _STEPS | settings.AGENT, settings.ONE_OR_MORE)

@@ -36,6 +36,13 @@ class LearningSettings:
       'is 1.', settings.ACTORS | settings.AGENT,
       choices=('impala', 'a2c_sync_step', 'a2c_sync_trajectory', 'a3c'),
       **_IMPALA)
+  # Workers of A3C are a part of the agent: its policy lag follows from their
+  # number. Of those that are jobs the learner does not know it.
+  num_actors: int = setting(
+      4, 'Number of environments. (Atari, gym: 16 per core, but no less than '
+      '--batch_size, and no more than 4 times that. atari57: a multiple of 57. '
+      'dmlab30: 30.)', settings.AGENT, settings.ONE_OR_MORE,
+      only_with=dict(architecture='a3c', task=-1))
   policy_lag: int = setting(
       0, 'Updates by which the weights that actors get are held back. The lag '
       'of batched A2C is then exactly this, once so many updates are made; '

@@ -83,6 +83,8 @@ class Setting:
     choices: A tuple of the strings that can work, empty if others can.
     needs: The name of another setting or None. If that one is 0, this one makes
       no difference.
+    only_with: A dict of names of other settings to their values. With any other
+      value, this one makes no difference where its scopes are compared.
     agent: The agent that alone has it, None if all have.
     is_derived: Whether it follows from others, so that there is no flag.
   """
@@ -94,19 +96,21 @@ class Setting:
   check: Check
   choices: tuple
   needs: str
+  only_with: dict
   agent: str
   is_derived: bool
 
 
 def setting(default, help_text, scopes, check=None, *, choices=(), needs=None,
-            agent=None):
+            only_with=None, agent=None):
   """Declares a setting; see `Setting` for the arguments.
 
   Returns:
     A field for a dataclass.
   """
   declared = dict(help=help_text, scopes=scopes, check=check,
-                  choices=tuple(choices), needs=needs, agent=agent,
+                  choices=tuple(choices), needs=needs,
+                  only_with=dict(only_with or {}), agent=agent,
                   is_derived=False)
   if isinstance(default, list):
     return _field(declared, default_factory=lambda: list(default))
@@ -124,7 +128,8 @@ def derived(help_text, scopes, *, needs=None, **default):
       all have it.
   """
   return _field(dict(help=help_text, scopes=scopes, check=None, choices=(),
-                     needs=needs, agent=None, is_derived=True), **default)
+                     needs=needs, only_with={}, agent=None, is_derived=True),
+                **default)
 
 
 def _field(declared, **kwargs):
@@ -158,10 +163,11 @@ def describe(cls):
         name=field.name, type=field.type, default=_default_of(field),
         **declared)
   for declared in settings.values():
-    if declared.needs is not None and declared.needs not in settings:
-      raise TypeError(
-          f'{cls.__name__}.{declared.name} needs {declared.needs!r}, which is '
-          'no setting.')
+    for other in (declared.needs, *declared.only_with):
+      if other is not None and other not in settings:
+        raise TypeError(
+            f'{cls.__name__}.{declared.name} needs {other!r}, which is no '
+            'setting.')
   return settings
 
 

@@ -169,9 +169,9 @@ def _write_scalars(scalars, frames):
 def _hparams(config):
   """Returns what may differ between runs, a dict of name to value."""
   settings = dict(
+      config_lib.effective_values(vars(config), config_lib.AGENT),
       level_name=config.level_name, seed=config.seed,
-      num_actors=config.num_actors,
-      **config_lib.effective_values(vars(config), config_lib.AGENT))
+      num_actors=config.num_actors)
   return {name: value for name, value in settings.items() if value is not None}
 
 

@@ -16,7 +16,8 @@ from scalable_agent.config.settings import setting
 class _Example:
   amount: int = setting(
       3, 'An amount.', settings.LEARNERS | settings.AGENT, settings.POSITIVE)
-  kind: str = setting('a', 'A kind.', settings.NOWHERE, choices=('a', 'b'))
+  kind: str = setting('a', 'A kind.', settings.NOWHERE, choices=('a', 'b'),
+                      only_with=dict(amount=3))
   places: list = setting(['x'], 'Places.', settings.ACTORS, needs='amount')
   shape: str = settings.derived('A shape.', settings.IDENTITY)
 
@@ -27,8 +28,9 @@ def test_a_declaration_says_everything():
   assert described['amount'] == settings.Setting(
       name='amount', type=int, default=3, help='An amount.',
       scopes=settings.LEARNERS | settings.AGENT, check=settings.POSITIVE,
-      choices=(), needs=None, agent=None, is_derived=False)
+      choices=(), needs=None, only_with={}, agent=None, is_derived=False)
   assert described['kind'].choices == ('a', 'b')
+  assert described['kind'].only_with == dict(amount=3)
   assert (described['places'].default, described['places'].needs) == (
       ['x'], 'amount')
   assert described['shape'].is_derived and not described['kind'].is_derived
@@ -56,11 +58,13 @@ def test_a_field_without_scopes_is_refused():
     settings.describe(Plain)
 
 
-def test_a_setting_can_only_need_another_one():
+@pytest.mark.parametrize('needed', [
+    dict(needs='second'), dict(only_with=dict(second=1))])
+def test_a_setting_can_only_need_another_one(needed):
 
   @dataclasses.dataclass(kw_only=True)
   class Alone:
-    first: int = setting(1, 'First.', settings.NOWHERE, needs='second')
+    first: int = setting(1, 'First.', settings.NOWHERE, **needed)
 
   with pytest.raises(TypeError, match="needs 'second'"):
     settings.describe(Alone)
@@ -121,7 +125,7 @@ _LOSS = {'entropy_cost', 'baseline_cost', 'discounting', 'reward_clipping',
         'precision', 'unroll_length', 'inference', 'architecture'}),
     (config_lib.LEARNERS, _AGENT | _WEIGHTS | {'learner_hosts'}),
     (config_lib.AGENT, _AGENT | {
-        'architecture', 'warm_start', 'shares_replay'}),
+        'architecture', 'warm_start', 'shares_replay', 'num_actors'}),
     (config_lib.WORKERS, _LOSS),
     (config_lib.REPLAY, {
         'level_name', 'num_action_repeats', 'width', 'height',
@@ -173,8 +177,22 @@ def test_a_configuration_is_such_values():
       dict(level_name='pong', replay_proportion=.5, replay_capacity=99))
   values = config_lib.effective_values(vars(config), config_lib.AGENT)
   assert values == {
-      name: None if config_lib.SETTINGS[name].agent == 'reactor' else
-      getattr(config, name) for name in config_lib.names(config_lib.AGENT)}
+      name: None if config_lib.SETTINGS[name].agent == 'reactor' or
+      name == 'num_actors' else getattr(config, name)
+      for name in config_lib.names(config_lib.AGENT)}
+
+
+def test_environments_are_a_part_of_the_agent_as_workers_of_a3c_alone():
+  def number(**values):
+    return config_lib.effective_values(
+        dict(values, num_actors=16), config_lib.AGENT)['num_actors']
+
+  assert number(architecture='a3c') == number(
+      architecture='a3c', task=-1) == 16
+  # Whose number the learner does not know.
+  assert number(architecture='a3c', task=0) is None
+  for other in 'impala', 'a2c_sync_step', 'a2c_sync_trajectory':
+    assert number(architecture=other) is None
 
 
 def test_what_is_another_agents_makes_no_difference():

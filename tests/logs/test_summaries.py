@@ -145,6 +145,8 @@ def test_runs_are_rows_of_the_hparams_table(tmp_path):
     assert info.hparams['learning_rate'].number_value == .125
     assert info.hparams['level_name'].string_value == 'pong'
     assert info.hparams['use_lstm'].bool_value is False
+    # Whether they are a part of the agent or not.
+    assert info.hparams['num_actors'].number_value >= 1
     # It makes no difference without replay.
     assert 'replay_capacity' not in info.hparams
     # TensorBoard finds out by itself which settings differ, and shows these.

@@ -33,6 +33,20 @@ def test_runs_of_an_agent_are_put_together(tmp_path):
                  'deep, LSTM, multi-task': ['e']}
 
 
+def test_runs_of_a3c_are_of_one_agent_if_they_have_as_many_workers(tmp_path):
+  a3c = dict(architecture='a3c', batch_size=1)
+  assert _named(
+      tmp_path, few=dict(a3c, num_actors=4), again=dict(a3c, num_actors=4),
+      many=dict(a3c, num_actors=16), impala=dict(num_actors=16)) == {
+          'shallow, architecture=a3c': ['few', 'again'],
+          'shallow, architecture=a3c, num_actors=16': ['many'],
+          'shallow': ['impala']}
+  # Of workers that are jobs nobody knows how many there were.
+  assert _named(
+      tmp_path / 'jobs', few=dict(a3c, num_actors=4, task=0),
+      many=dict(a3c, num_actors=16, task=0)) == {'shallow': ['few', 'many']}
+
+
 def test_reactor_has_its_name_and_impala_gets_one_beside_it(tmp_path):
   reactor = dict(agent='reactor', network='auto', use_lstm=True)
   assert _named(

@@ -126,6 +126,18 @@ def test_settings_that_nobody_compares_are_found(tmp_path):
       'unroll_length']
 
 
+def test_workers_of_a3c_that_nobody_compares_are_found(tmp_path):
+  """But not the environments of others."""
+  for architecture in 'impala', 'a3c':
+    for seed, count in ((1, 4), (2, 16)):
+      trial_runs.write(
+          tmp_path, f'{architecture}_{seed}', [1.],
+          [{'architecture': architecture}], seed=seed,
+          architecture=architecture, num_actors=count)
+    assert outcomes.mixed_settings(outcomes.read_all(tmp_path)) == (
+        ['num_actors'] if architecture == 'a3c' else [])
+
+
 @pytest.mark.parametrize('text', ['{', '{}', '[]', '{"variant": 3}', '\xff',
                                   '{"variant": [{"a": []}], "sample": {}}'])
 def test_damage_is_told_in_one_line(tmp_path, text):

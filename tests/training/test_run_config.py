@@ -179,6 +179,26 @@ def test_a_broken_configuration_is_named(tmp_path, content, expected):
   assert '\n' not in str(caught.value)
 
 
+@pytest.mark.parametrize('architecture, is_refused', [
+    ('a3c', True), ('impala', False)])
+def test_a_trial_of_a3c_goes_on_with_as_many_workers(
+    tmp_path, architecture, is_refused):
+  values = dict(level_name='gym:CartPole-v1', architecture=architecture)
+  _begin(tmp_path, **values, num_actors=4)
+
+  def resolve(count):
+    asked = dict(values, logdir=str(tmp_path), num_actors=count)
+    return run_config.resolve_trial(asked, asked.keys()).num_actors
+
+  assert resolve(4) == 4
+  if is_refused:
+    with pytest.raises(
+        config_lib.ConfigError, match='--num_actors=16 .* was begun with 4'):
+      resolve(16)
+  else:
+    assert resolve(16) == 16
+
+
 def test_a_trial_goes_on_where_its_configuration_says_little(tmp_path):
   """What is missing there is as it is asked for."""
   _begin(tmp_path, level_name='pong', total_environment_frames=1000)
