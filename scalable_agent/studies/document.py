@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import os
 
 from scalable_agent.results import document
@@ -80,6 +81,26 @@ def _mixed(level, outcomes):
   return [f'{level}: runs of one variant differ in {", ".join(names)}, so that '
           'they are not of one agent. Report on each sweep by itself.'
           ] if names else []
+
+
+def _update_sizes(level, outcomes):
+  """Says how many steps an update sums its losses over; a list."""
+  sizes = outcomes_lib.by_update_size(outcomes)
+  if not sizes:
+    return []
+  parts = []
+  for (batch_size, unroll_length), variants in sizes.items():
+    parts.append(
+        f'{batch_size * unroll_length} steps (batch_size={batch_size}, '
+        f'unroll_length={unroll_length})')
+    if len(sizes) > 1:
+      parts[-1] += ' with ' + ', '.join(
+          f'"{outcomes_lib.describe(variant)}"' for variant in variants)
+  text = f'{level}: an update sums its losses over {"; ".join(parts)}.'
+  if len(set(map(math.prod, sizes))) > 1:
+    text += (' So updates of these differ in size at the same learning rate '
+             'and epsilon.')
+  return [text]
 
 
 def _by_variant(study, outcomes):
@@ -260,6 +281,7 @@ def build(outcomes, names, how_final=_HOW_FINAL):
     if set(names) - {'best_of_sweep'}:
       # That study keeps them apart itself.
       blocks += map(document.Paragraph, _mixed(level, here))
+    blocks += map(document.Paragraph, _update_sizes(level, here))
     for name in names:
       # Of a single variant there are no differences.
       blocks += [block for block in STUDIES[name](level, here)

@@ -232,6 +232,27 @@ def mixed_settings(outcomes):
   return sorted(mixed)
 
 
+def by_update_size(outcomes):
+  """Sorts variants by how many agent steps an update sums its losses over.
+
+  Those that replay draws are among them. An update of A3C is of one unroll.
+
+  Args:
+    outcomes: A list of `Outcome`s on one level.
+
+  Returns:
+    A dict of pairs of --batch_size and --unroll_length, whose product it is, to
+    a list of variants. Runs without settings are left out.
+  """
+  found = {}
+  for outcome in outcomes:
+    if outcome.settings:
+      size = tuple(
+          outcome.settings[name] for name in ('batch_size', 'unroll_length'))
+      found.setdefault(size, {})[outcome.variant] = None
+  return {size: list(variants) for size, variants in found.items()}
+
+
 def has_ended(outcome):
   """Whether a run has all of its frames, as far as they are known."""
   return outcome.frames >= (outcome.total_frames or 0)

@@ -51,7 +51,9 @@ def _train(settings, num_seeds):
   finals = tabular.train(settings, num_seeds, seed=1)
   return [
       outcomes.Outcome(
-          _LEVEL, _LEVEL, variant, sample, frozenset(), seed, {}, float(final),
+          _LEVEL, _LEVEL, variant, sample, frozenset(), seed,
+          dict(batch_size=settings.batch_size,
+               unroll_length=settings.unroll_length), float(final),
           frames, frames, {}) for seed, final in enumerate(finals, 1)]
 
 

@@ -562,6 +562,38 @@ def test_mixed_agents_are_named(tmp_path):
   assert text not in str(document.build(found, ['best_of_sweep']))
 
 
+def test_steps_that_an_update_sums_over_stand_beside_the_figures(tmp_path):
+  def text(names):
+    return str(document.build(outcomes.read_all(tmp_path), names))
+
+  def write(name, **settings):
+    trial_runs.write(tmp_path, name, [1.], [{'architecture': name}],
+                     architecture=name, unroll_length=20, **settings)
+
+  write('impala', batch_size=8)
+  write('a2c_sync_step', batch_size=8)
+  for study in ['stability'], ['best3', 'best_of_sweep']:
+    assert text(study).count(
+        'gym:CartPole-v1: an update sums its losses over 160 steps '
+        '(batch_size=8, unroll_length=20).') == 1
+  assert 'differ in size' not in text(['stability'])
+  write('a3c', batch_size=1)
+  assert (
+      '160 steps (batch_size=8, unroll_length=20) with '
+      '"architecture=a2c_sync_step", "architecture=impala"; 20 steps '
+      '(batch_size=1, unroll_length=20) with "architecture=a3c". So updates of '
+      'these differ in size at the same learning rate') in text(['stability'])
+
+
+def test_as_many_steps_in_other_batches_make_updates_of_one_size(tmp_path):
+  for length in (20, 40):
+    trial_runs.write(tmp_path, f'{length}', [1.], [{'unroll_length': length}],
+                     unroll_length=length, batch_size=160 // length)
+  text = str(document.build(outcomes.read_all(tmp_path), ['stability']))
+  assert '160 steps (batch_size=4, unroll_length=40) with' in text
+  assert 'differ in size' not in text
+
+
 @pytest.mark.parametrize('study, expected', [
     ('best4', 'Error: --study=best4 is no study. Expected best3, stability'),
     ('lag', 'Error: --study=lag needs runs whose sweep varies policy_lag')])
