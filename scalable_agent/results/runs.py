@@ -186,8 +186,26 @@ def read_episodes(logdir, name=log_file.EPISODES):
           for level, episodes in levels.items()}
 
 
-def _read_metrics(logdir):
-  """Reads `metrics.jsonl`.
+def read_metrics(logdir):
+  """Yields the lines of `metrics.jsonl`, none if the run has no such file.
+
+  Args:
+    logdir: The run's directory.
+
+  Yields:
+    Dicts whose `frames` is an int; of the rest nothing is checked. Lines that
+    are still being written or are damaged are left out.
+
+  Raises:
+    ValueError: The file cannot be read.
+  """
+  with contextlib.suppress(FileNotFoundError):
+    yield from _parse_lines(
+        os.path.join(logdir, log_file.METRICS), log_lines.parse_metrics)
+
+
+def _read_progress(logdir):
+  """Returns what `metrics.jsonl` says of frames, updates and time.
 
   Returns:
     A triple: frames by its last whole line, 0 if there is none; updates by
@@ -195,19 +213,15 @@ def _read_metrics(logdir):
   """
   last, updates = 0, None
   frames, seconds = [0], [0.]
-  try:
-    for metrics in _parse_lines(
-        os.path.join(logdir, log_file.METRICS), log_lines.parse_metrics):
-      last = metrics['frames']
-      updates = metrics.get('learner_steps')
-      fps = metrics.get('fps')
-      # The seconds in the log begin anew when a run resumes.
-      if (isinstance(fps, float) and _LEAST_FPS < fps < math.inf and
-          last > frames[-1]):
-        seconds.append(seconds[-1] + (last - frames[-1]) / fps)
-        frames.append(last)
-  except FileNotFoundError:
-    pass
+  for metrics in read_metrics(logdir):
+    last = metrics['frames']
+    updates = metrics.get('learner_steps')
+    fps = metrics.get('fps')
+    # The seconds in the log begin anew when a run resumes.
+    if (isinstance(fps, float) and _LEAST_FPS < fps < math.inf and
+        last > frames[-1]):
+      seconds.append(seconds[-1] + (last - frames[-1]) / fps)
+      frames.append(last)
   if not log_lines.is_frames(updates):
     updates = None
   if len(frames) == 1:
@@ -241,7 +255,7 @@ def read(logdir):
   with contextlib.suppress(FileNotFoundError):
     evaluations = read_episodes(logdir, log_file.EVALUATIONS)
   tested, tested_frames = _read_test_scores(logdir)
-  last_frames, updates, clock = _read_metrics(logdir)
+  last_frames, updates, clock = _read_progress(logdir)
   ends = [e.frames[-1] for e in episodes.values()] + [last_frames]
   return Run(logdir, config, int(max(ends)), episodes, tested, tested_frames,
              clock, evaluations, updates)

@@ -206,6 +206,12 @@ def _lag(level, outcomes):
       document.Heading(f'{level}: policy lag'),
       document.Paragraph(_HOW_LAGGED),
       *_left_out(variants, _kept_by_lag)]
+  resumed = lag_lib.resumed(outcomes)
+  if resumed:
+    blocks.append(document.Paragraph(
+        f'{len(resumed)} of {len(outcomes)} runs were resumed, and began '
+        'without lag again. They count all the same: ' + ', '.join(
+            outcome.logdir for outcome in resumed) + '.'))
   missing = lag_lib.without_best(lines)
   if missing:
     blocks.append(document.Paragraph(

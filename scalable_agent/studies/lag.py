@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from scalable_agent.results import runs as runs_lib
 from scalable_agent.results import tables
 from scalable_agent.studies import intervals
 from scalable_agent.studies import outcomes as outcomes_lib
@@ -38,6 +39,40 @@ def by_lag(variants):
         for alternative in variant)))
     found.setdefault(rest, {})[lags[0]] = samples
   return {rest: dict(sorted(lags.items())) for rest, lags in found.items()}
+
+
+def resumed(outcomes):
+  """Returns those whose actors had newer weights than --policy_lag asks for.
+
+  A run that resumes has none of the weights from before. So it begins without
+  lag again, and has all of it after so many updates.
+
+  Args:
+    outcomes: A list of `Outcome`s. One without `metrics.jsonl` is none of them.
+
+  Returns:
+    A list of `Outcome`s.
+
+  Raises:
+    ValueError: A `metrics.jsonl` cannot be read.
+  """
+  return [outcome for outcome in outcomes if _has_less_lag(
+      outcome.logdir, outcome.settings.get(_LAG) or 0)]
+
+
+def _has_less_lag(logdir, lag):
+  """Whether updates after the first `lag` ones were made with less lag."""
+  before = 0
+  for metrics in runs_lib.read_metrics(logdir):
+    # The mean: the greatest of a line may be from after the lag was back.
+    mean, updates = (
+        metrics.get(name) for name in ('policy_lag_mean', 'learner_steps'))
+    if not isinstance(mean, float) or not isinstance(updates, int):
+      continue
+    if before >= lag > mean and updates > before:
+      return True
+    before = updates
+  return False
 
 
 def samples_of(variants):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 
 from absl import flags
 from absl.testing import flagsaver
@@ -510,6 +511,30 @@ def test_what_goes_together_with_a_lag_is_told_apart(tmp_path):
   assert [[cell.split()[0] for cell in row] for row in table.rows] == [
       ['0', '5', '0'], ['10', '15', '10']]
   assert [row[3] for row in differences.rows] == ['5', '5']
+
+
+@pytest.mark.parametrize('lag, entries, is_named', [
+    (3, [(2, .5), (5, 2.5), (9, 3.), (12, 3.)], False),
+    (3, [(2, .5), (5, 2.5), (9, 3.), (12, 1.)], True),
+    # Of the first updates there is nothing else to expect.
+    (3, [(2, .5), (4, .5), (9, 3.)], False),
+    (0, [(2, 0.), (9, 0.)], False),
+    (3, [(9, 3.), (12, None), (14, 'x')], False),
+    (3, [], False)])
+def test_runs_that_began_without_lag_again_are_named(
+    tmp_path, lag, entries, is_named):
+  for name in 'a', 'b':
+    trial_runs.write(
+        tmp_path, name, [1.], [{'policy_lag': lag}], seed=ord(name),
+        policy_lag=lag)
+  # The other has no such file.
+  (tmp_path / 'a' / 'metrics.jsonl').write_text(''.join(
+      json.dumps(dict(frames=1, learner_steps=updates, policy_lag_mean=mean))
+      + '\n' for updates, mean in entries))
+  text = str(document.build(outcomes.read_all(tmp_path), ['lag']))
+  assert (f'1 of 2 runs were resumed, and began without lag again. They count '
+          f'all the same: {tmp_path}/a.' in text) == is_named
+  assert ('were resumed' in text) == is_named
 
 
 def test_lag_needs_runs_that_have_one(sweep, tmp_path):
