@@ -9,8 +9,12 @@ import numpy as np
 
 from scalable_agent.files import whole_file
 from scalable_agent.results import curves
+from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.studies import outcomes
+
+# Of the frames of a member. Each has a score, where it is of a suite.
+_PARTS = 20
 
 Segment = collections.namedtuple('Segment', 'member start end')
 Segment.__doc__ = """A part of an ancestry: a member, from frame to frame."""
@@ -100,20 +104,59 @@ def _step(axis, records, name, start, end, **style):
 
 
 def _draw_returns(axis, runs, ancestors):
-  for run in runs:
-    for episodes in run.episodes.values() if run else ():
-      axis.plot(episodes.frames, curves.moving_mean(episodes.returns),
-                color='lightgrey', linewidth=1)
+  begun = [run for run in runs if run]
+  for run in begun:
+    # Some may have ended before the first update.
+    for line in _lines(run, -1, run.frames):
+      axis.plot(*line, color='lightgrey', linewidth=1)
   for segment in ancestors:
     run = runs[segment.member]
-    for episodes in run.episodes.values() if run else ():
-      lived = ((episodes.frames > segment.start) &
-               (episodes.frames <= segment.end))
-      # Without the episodes before, which other weights acted.
-      axis.plot(episodes.frames[lived],
-                curves.moving_mean(episodes.returns[lived]), color='C0',
-                linewidth=2)
-  axis.set_ylabel('return of an episode')
+    # Without the episodes before, which other weights acted.
+    for line in _lines(run, segment.start, segment.end) if run else ():
+      axis.plot(*line, color='C0', linewidth=2)
+  axis.set_ylabel('capped human-normalised score (%)' if any(
+      map(_is_of_suite, begun)) else 'return of an episode')
+
+
+def _is_of_suite(run):
+  return bool(published.levels_of_suite(run.config.get('level_name')))
+
+
+def _lines(run, start, end):
+  """Returns the curves of a run's episodes, a list of pairs of arrays.
+
+  Each is of frames and values. A level has one of its returns. Those of a suite
+  have no common axis: it has one of its score, at the ends of parts of the
+  frames in which each level has ended an episode.
+
+  Args:
+    run: A `runs.Run`.
+    start, end: Frames, after the first of which and up to the last the episodes
+      have ended.
+  """
+  if _is_of_suite(run):
+    return [_score_line(run, start, end)]
+  found = []
+  for episodes in run.episodes.values():
+    lived = (episodes.frames > start) & (episodes.frames <= end)
+    found.append((episodes.frames[lived],
+                  curves.moving_mean(episodes.returns[lived])))
+  return found
+
+
+def _score_line(run, start, end):
+  """As `_lines`, the one of a suite."""
+  # The same parts for all members, whatever is shown of them.
+  total = run.config.get('total_environment_frames') or run.frames
+  grid = np.arange(1, _PARTS) * total / _PARTS
+  ends = [start, *grid[(grid > start) & (grid < end)], end]
+  points = []
+  for part_start, part_end in zip(ends, ends[1:]):
+    score = outcomes.mean_return(
+        run.config['level_name'], run.episodes, part_start, part_end)
+    if score is not None:
+      points.append((part_end, score))
+  return tuple(np.array(points).reshape(-1, 2).T)
 
 
 def draw(records, logdirs):

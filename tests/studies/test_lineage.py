@@ -2,10 +2,12 @@
 
 import io
 
+from matplotlib import figure as figure_lib
 import numpy as np
 from PIL import Image
 import pytest
 
+from scalable_agent import dmlab30
 from scalable_agent.studies import lineage
 from scalable_agent.sweeps import evolution
 from tests.studies import trial_runs
@@ -51,6 +53,48 @@ def test_the_picture_shows_the_best_member(tmp_path):
         io.BytesIO((tmp_path / 'lineage.png').read_bytes()))).astype(int))
   assert pictures[0].std() > 10
   assert not np.array_equal(*pictures)
+
+
+def _drawn_returns(logdirs, ancestors):
+  """The lines that show returns, and what their axis is called."""
+  axis = figure_lib.Figure().subplots()
+  lineage._draw_returns(axis, lineage._read(logdirs), ancestors)
+  return [line.get_xydata() for line in axis.get_lines()], axis.get_ylabel()
+
+
+def test_of_a_suite_the_score_is_drawn_and_not_the_returns_on_each_level(
+    tmp_path):
+  """One curve of a member, however many levels there are."""
+  human = dmlab30.HUMAN_SCORES
+  logdirs = []
+  for factor in (.5, 2.):
+    # Each level ends 40 episodes, all at human returns from the middle on.
+    returns = [(level, (factor if i >= 20 else 0.) * human[name])
+               for i in range(40)
+               for level, name in dmlab30.LEVEL_MAPPING.items()]
+    logdirs.append(trial_runs.write(
+        tmp_path, f'{factor}', returns, level='dmlab30', total=120_000))
+  logdirs.append(str(tmp_path / 'not_begun'))
+  lines, label = _drawn_returns(logdirs, [lineage.Segment(1, 0, 60_000),
+                                          lineage.Segment(0, 63_000, 90_000)])
+  assert label == 'capped human-normalised score (%)'
+  assert len(lines) == 4
+  np.testing.assert_allclose(lines[1][:, 0], np.arange(6000, 120_001, 6000))
+  assert (lines[1][:10, 1] < 1.).all() and (lines[1][10:, 1] > 99.).all()
+  assert (lines[0][10:, 1] < 60.).all()
+  # The ancestors' parts of these.
+  np.testing.assert_array_equal(lines[2], lines[1][:10])
+  np.testing.assert_array_equal(lines[3][1:], lines[0][11:15])
+  assert lines[3][0, 0] == 66_000
+
+
+def test_of_levels_that_are_no_suite_each_is_drawn(tmp_path):
+  logdir = trial_runs.write(
+      tmp_path, 'a', [(level, value) for value in range(10)
+                      for level in ('one', 'two')], total=400)
+  lines, label = _drawn_returns([logdir], [lineage.Segment(0, 200, 400)])
+  assert label == 'return of an episode'
+  assert [len(line) for line in lines] == [10, 10, 5, 5]
 
 
 def test_members_that_have_not_begun_are_drawn(tmp_path):
