@@ -138,7 +138,7 @@ def test_on_policy_all_corrections_are_the_same(q_estimate, monkeypatch):
   for other in found[1:]:
     for name, value in other.items():
       np.testing.assert_allclose(
-          value, found[0][name], rtol=1e-5, atol=1e-5, err_msg=name)
+          value, found[0][name], rtol=1e-6, atol=1e-6, err_msg=name)
 
 
 @_variants
