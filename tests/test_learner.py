@@ -18,12 +18,24 @@ _make_learner = learners.make_learner
 pytestmark = pytest.mark.usefixtures('bounded')
 
 
-@pytest.fixture(params=['one', 'mirrored', 'parts'])
+@pytest.fixture(scope='module', params=['one', 'mirrored', 'parts'])
 def split(request, mirrored):
   """How a learner splits its batches, as arguments of `_make_learner`."""
   return dict(one={}, mirrored=dict(strategy=mirrored),
               # Unequal ones.
               parts=dict(num_parts=3))[request.param]
+
+
+@pytest.fixture(scope='module')
+def any_learner(split):
+  """A learner that has been trained before: to trace one takes long."""
+  return _make_learner(**split)
+
+
+@pytest.fixture(scope='module')
+def linear_learner(split):
+  """The same by `_linear_loss`, whose gradient is that of any weights."""
+  return _make_learner(**split, loss_fn=_linear_loss)
 
 
 def _step(learner, batch):
@@ -77,10 +89,9 @@ def test_annealed_learning_rate():
   np.testing.assert_allclose(rates, [.4, .3, .2, 0., 0., 0.], atol=1e-15)
 
 
-def test_steps_leave_nothing_behind():
+def test_steps_leave_nothing_behind(any_learner):
   """TensorFlow would keep a Python number that it converts for ever."""
-  learner = _make_learner()
-  logs = _step(learner, _batch(0))
+  logs = _step(any_learner, _batch(0))
   assert (sys.getrefcount(logs['learning_rate']) ==
           sys.getrefcount(logs['grad_norm']))
 
@@ -100,29 +111,35 @@ def test_step_anneals_and_counts_frames():
   assert changed == [True, True, False, False]
 
 
-def _assert_equals_one(split, batches, agent, optimizer, tolerance):
+def _assert_equal_one(splits, batches, agent, optimizer, tolerance):
+  """Trains learners with these splits, and one without, on the same batches."""
   one = _make_learner(agent, optimizer=optimizer)
-  two = _make_learner(agent, optimizer=optimizer, **split)
+  others = [_make_learner(agent, optimizer=optimizer, **split)
+            for split in splits]
   initial = _locals(one, 0)
   for batch in batches:
-    logs, other_logs = _step(one, batch), _step(two, batch)
-    assert set(logs) == set(other_logs)
-    for name, value in logs.items():
-      assert other_logs[name] == pytest.approx(value, 1e-3, 1e-4), name
+    logs = _step(one, batch)
+    for split, other in zip(splits, others):
+      other_logs = _step(other, batch)
+      assert set(logs) == set(other_logs), split
+      for name, value in logs.items():
+        assert other_logs[name] == pytest.approx(value, 1e-3, 1e-4), (
+            split, name)
   assert max(np.abs(a - b).max()
              for a, b in zip(_locals(one, 0)[0], initial[0])) > 1e-3
-  _assert_close(_locals(two, 0), _locals(one, 0), tolerance)
-  if 'strategy' in split:
-    _assert_equal(_locals(two, 0), _locals(two, 1))
-  _assert_equal(list(_numpy(two.weights()).values()), _locals(two, 0)[0])
-  assert (one.frames, one.steps) == (two.frames, two.steps)
+  for split, other in zip(splits, others):
+    _assert_close(_locals(other, 0), _locals(one, 0), tolerance)
+    if 'strategy' in split:
+      _assert_equal(_locals(other, 0), _locals(other, 1))
+    _assert_equal(list(_numpy(other.weights()).values()), _locals(other, 0)[0])
+    assert (one.frames, one.steps) == (other.frames, other.steps), split
 
 
 @pytest.mark.parametrize('gradient_norm_clip', [0., 2.])
 def test_two_replicas_equal_one_learner(mirrored, gradient_norm_clip):
   """Halves of the batch on two devices train to the same weights and slots."""
-  _assert_equals_one(
-      dict(strategy=mirrored),
+  _assert_equal_one(
+      [dict(strategy=mirrored)],
       [_batch(seed, use_lstm=True) for seed in range(20)],
       _agent(use_lstm=True),
       _OPTIMIZER._replace(gradient_norm_clip=gradient_norm_clip), 1e-5)
@@ -138,20 +155,19 @@ def test_replicas_refuse_a_batch_that_is_not_for_all_of_them(mirrored):
 
 def test_two_replicas_equal_one_learner_shallow(mirrored):
   """The same with convolutions and without a core."""
-  _assert_equals_one(
-      dict(strategy=mirrored, num_parts=2),
+  _assert_equal_one(
+      [dict(strategy=mirrored, num_parts=2)],
       [_batch(seed, 'shallow') for seed in range(3)],
       _agent('shallow'), _OPTIMIZER, 1e-4)
 
 
-@pytest.mark.parametrize('split', [
-    dict(num_parts=2), dict(num_parts=3), dict(num_parts=99)])
-def test_parts_of_a_batch_equal_the_whole(split):
+def test_parts_of_a_batch_equal_the_whole():
   """Instructions included, whose gradients are sparse."""
   batches = [learners.with_words(_batch(seed), np.arange(_B * 5).reshape(_B, 5))
              for seed in range(5)]
-  _assert_equals_one(
-      split, batches, learners.make_language_agent(), _OPTIMIZER, 1e-5)
+  _assert_equal_one(
+      [dict(num_parts=num_parts) for num_parts in (2, 3, 99)], batches,
+      learners.make_language_agent(), _OPTIMIZER, 1e-5)
 
 
 def _gradients(agent, params, batch, loss=_LOSS):
@@ -220,15 +236,14 @@ def test_update_that_is_not_finite_is_skipped(split):
   assert any((a != b).any() for a, b in zip(after[0], before[0]))
 
 
-def test_weights_are_a_snapshot(split):
+def test_weights_are_a_snapshot(any_learner):
   """Later updates do not change what `weights` returned before."""
-  learner = _make_learner(**split)
-  snapshot = learner.weights()
+  snapshot = any_learner.weights()
   at_once = {name: value.numpy().copy() for name, value in snapshot.items()}
   for i in range(2):
-    _step(learner, _batch(i))
+    _step(any_learner, _batch(i))
   _assert_equal(_numpy(snapshot), at_once)
-  later = _numpy(learner.weights())
+  later = _numpy(any_learner.weights())
   assert all((later[name] != at_once[name]).any() for name in later)
 
 
@@ -269,29 +284,28 @@ def test_variables_are_the_whole_state():
 # What other algorithms than IMPALA need.
 
 
-def test_frames_are_those_of_new_unrolls(split):
+def test_frames_are_those_of_new_unrolls(any_learner):
   """What is replayed was counted before; learning goes on all the same."""
-  learner = _make_learner(**split)
-  frames = []
+  frames = [any_learner.frames]
   for num_replayed in (0, 1, 3, 4):
     batch = _batch(0)
     batch.is_replayed[:num_replayed] = True
-    before = _numpy(learner.weights())
-    _step(learner, batch)
-    after = _numpy(learner.weights())
+    before = _numpy(any_learner.weights())
+    _step(any_learner, batch)
+    after = _numpy(any_learner.weights())
     assert any((before[name] != after[name]).any() for name in before)
-    frames.append(learner.frames)
-  assert frames == [80, 140, 160, 160]
+    frames.append(any_learner.frames)
+  assert np.diff(frames).tolist() == [80, 60, 20, 0]
 
 
-def test_frames_are_those_of_unrolls_that_are_kept_too(split):
-  learner = _make_learner(**split)
-  batch = _batch(0)
-  replayed = batch._replace(is_replayed=np.ones([_B], bool))
-  for kept, expected in (((), 0), ((3, 4, 4), 60), ((5,), 80)):
-    learner.step(learner.place(
-        replayed._replace(kept_versions=np.array(kept, np.int64))))
-    assert learner.frames == expected
+def test_frames_are_those_of_unrolls_that_are_kept_too(any_learner):
+  replayed = _batch(0)._replace(is_replayed=np.ones([_B], bool))
+  frames = [any_learner.frames]
+  for kept in (), (3, 4, 4), (5,):
+    _step(any_learner, replayed._replace(
+        kept_versions=np.array(kept, np.int64)))
+    frames.append(any_learner.frames)
+  assert np.diff(frames).tolist() == [0, 60, 20]
 
 
 def _linear_loss(params, unused_target_params, batch):
@@ -305,33 +319,30 @@ def _linear_loss(params, unused_target_params, batch):
       mean_of_nothing=(tf.zeros([]), tf.zeros([]))), first
 
 
-def test_priorities_come_back_in_the_order_of_the_batch(split):
-  learner = _make_learner(**split, loss_fn=_linear_loss)
+def test_priorities_come_back_in_the_order_of_the_batch(linear_learner):
   batch = _batch(0)
-  _, priorities = learner.step(learner.place(batch))
+  _, priorities = linear_learner.step(linear_learner.place(batch))
   np.testing.assert_array_equal(
       priorities, batch.unrolls.env_outputs.reward[0])
   assert len(set(priorities)) == _B
 
 
-def test_pairs_are_logged_as_quotients_over_all_replicas(split):
-  learner = _make_learner(**split, loss_fn=_linear_loss)
+def test_pairs_are_logged_as_quotients_over_all_replicas(linear_learner):
   batch = _batch(0)
-  logs = _step(learner, batch)
+  logs = _step(linear_learner, batch)
   rewards = batch.unrolls.env_outputs.reward[0].astype(np.float64)
   assert logs['total'] == pytest.approx(rewards.sum(), 1e-5)
   assert logs['mean'] == pytest.approx(rewards.mean(), 1e-5)
   assert np.isnan(logs['mean_of_nothing'])
 
 
-def test_loss_sees_the_weights_of_unrolls(split):
+def test_loss_sees_the_weights_of_unrolls(linear_learner):
   """An unroll of weight 2 counts as two of weight 1."""
   norms = []
   for weights in ([1, 1, 1, 1], [2, 2, 2, 2], [0, 0, 0, 0]):
-    learner = _make_learner(**split, loss_fn=_linear_loss)
     batch = _batch(0)
     batch.weights[:] = weights
-    norms.append(_step(learner, batch)['grad_norm'])
+    norms.append(_step(linear_learner, batch)['grad_norm'])
   assert norms[1] == pytest.approx(2 * norms[0], 1e-5)
   assert norms[0] > 0 and norms[2] == 0
 
