@@ -372,9 +372,9 @@ def test_what_hangs_while_it_is_made(make_pool):
 @pytest.mark.parametrize('factory', ['slow_to_make', 'slow_to_start'])
 def test_the_limit_is_of_each_that_shares_a_process(make_pool, factory):
   """Not of all that are made, or begun, one after the other."""
-  pool = make_pool([dict(seconds=1.2)] * 5, factory, num_processes=1,
-                   step_timeout_seconds=4.)
-  assert sorted(pool.recv().ids) == list(range(5))
+  pool = make_pool([dict(seconds=.25)] * 14, factory, num_processes=1,
+                   step_timeout_seconds=3.)
+  assert sorted(pool.recv().ids) == list(range(14))
 
 
 def test_a_broken_contract_ends_the_use_of_the_pool(make_pool):

@@ -356,16 +356,16 @@ def test_a_run_without_batches_ends(tmp_path):
 
 
 def test_while_replay_fills_nobody_waits(tmp_path, monkeypatch, caplog):
-  """Four unrolls a second, of which the first update needs 40."""
+  """Eight unrolls a second, of which the first update needs 40."""
   monkeypatch.setattr(replay_watch, '_FILL_LOG_SECONDS', 1.)
   run, _ = _make_run(
-      tmp_path, '--level_name=synthetic:step_ms=100,size=3,episode_steps=7',
+      tmp_path, '--level_name=synthetic:step_ms=50,size=3,episode_steps=7',
       '--agent=reactor', '--v_min=0', '--v_max=1', '--replay_min_steps=200',
-      '--replay_steps=2000', '--batch_timeout_secs=4')
+      '--replay_steps=2000', '--batch_timeout_secs=3')
   try:
     started = time.monotonic()
     run.train_on(run.next_batch(signals.Stop()))
-    assert time.monotonic() - started > 5.
+    assert time.monotonic() - started > 3.5
     assert ' of the 200 agent steps that the first update needs' in caplog.text
   finally:
     run.close()
