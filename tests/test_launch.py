@@ -285,11 +285,16 @@ def test_a_killed_local_job_is_started_again(tmp_path):
 
 
 def test_local_jobs_that_die_together_are_all_started_again(tmp_path):
-  live = lambda seconds: (
-      f'test -e {tmp_path}/x && exec sleep {seconds}; '
-      f'until test -e {tmp_path}/x; do sleep .05; done; kill -9 $$')
-  # The learner ends first, even if it is the last to be started again.
-  process = _start_jobs(tmp_path, live(2), live(8), ACTORS='3')
+  count = f'$(wc -l <{tmp_path}/started)'
+  until = lambda condition: f'until {condition}; do sleep .05; done'
+  die_once = lambda then: (
+      f'if (({count} <= 4)); then {until(f"test -e {tmp_path}/x")}; '
+      f'kill -9 $$; fi; {then}')
+  # The learner ends first, and not before one too many would have started.
+  process = _start_jobs(
+      tmp_path,
+      die_once(f'{until(f"(({count} >= 8))")}; sleep 1; touch {tmp_path}/done'),
+      die_once(until(f'test -e {tmp_path}/done')), ACTORS='3')
   try:
     _wait_until(lambda: len(_started(tmp_path)) == 4)
     (tmp_path / 'x').touch()
@@ -297,7 +302,8 @@ def test_local_jobs_that_die_together_are_all_started_again(tmp_path):
   finally:
     process.terminate()
   assert process.returncode == 0
-  assert len(_started(tmp_path)) == 8
+  started = _started(tmp_path)
+  assert len(started) == 8 and started[::2] == started[1::2]
 
 
 @pytest.mark.parametrize('seconds', [0, 3])
