@@ -1,5 +1,6 @@
 """Two real learners against each other, and against one."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -115,12 +116,9 @@ with signals.stop_on_signals():
 """
 
 
-@pytest.mark.parametrize('program, signals', [
-    ((), (signal.SIGTERM,)), ((), (signal.SIGHUP,)),
-    (('nohup',), (signal.SIGHUP, signal.SIGINT))])
-def test_signals_end_a_learner_that_waits_for_another(program, signals):
-  """At once, but for a SIGHUP that is ignored from the start."""
-  ports = ports_lib.free_ports(2)
+@contextlib.contextmanager
+def _first(program, ports):
+  """Starts the first of two learners by another program; yields its `Popen`."""
   process = subprocess.Popen(
       ['env', '--default-signal=INT,HUP', *program, sys.executable, '-c',
        _FIRST, *(f'localhost:{port}' for port in ports)],
@@ -128,21 +126,36 @@ def test_signals_end_a_learner_that_waits_for_another(program, signals):
       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
       stderr=subprocess.STDOUT, text=True)
   try:
-    deadline = time.monotonic() + 120
-    while not collectives._listens(f'localhost:{ports[0]}'):
-      assert process.poll() is None, process.communicate()[0]
-      assert time.monotonic() < deadline
-      time.sleep(.1)
-    time.sleep(2)  # For TensorFlow to take the handlers that it takes.
-    for number in signals[:-1]:
-      process.send_signal(number)
-    time.sleep(.5)
-    assert process.poll() is None
-    process.send_signal(signals[-1])
-    assert process.wait(10) == -signals[-1]
+    yield process
   finally:
     process.kill()
     process.communicate()
+
+
+def test_signals_end_a_learner_that_waits_for_another():
+  """At once, but for a SIGHUP that is ignored from the start."""
+  # By what it is started, and signals, of which the last is to end it.
+  cases = (((), (signal.SIGTERM,)), ((), (signal.SIGHUP,)),
+           (('nohup',), (signal.SIGHUP, signal.SIGINT)))
+  ports = ports_lib.free_ports(2 * len(cases))
+  with contextlib.ExitStack() as stack:
+    processes = [stack.enter_context(_first(program, ports[2 * i:2 * i + 2]))
+                 for i, (program, _) in enumerate(cases)]
+    deadline = time.monotonic() + 240
+    for process, port in zip(processes, ports[::2]):
+      while not collectives._listens(f'localhost:{port}'):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(.1)
+    time.sleep(2)  # For TensorFlow to take the handlers that it takes.
+    for process, (_, signals) in zip(processes, cases):
+      for number in signals[:-1]:
+        process.send_signal(number)
+    time.sleep(.5)
+    for process, (_, signals) in zip(processes, cases):
+      assert process.poll() is None, signals
+      process.send_signal(signals[-1])
+      assert process.wait(10) == -signals[-1]
 
 
 @pytest.mark.parametrize('hangup, inside', [
