@@ -158,15 +158,34 @@ def test_signals_end_a_learner_that_waits_for_another():
       assert process.wait(10) == -signals[-1]
 
 
+@pytest.fixture
+def coordination(monkeypatch):
+  """A dict that gets the settings of a coordination that does not start."""
+  settings = {}
+  context = types.SimpleNamespace(
+      configure_coordination_service=lambda *_, **kwargs: settings.update(
+          kwargs))
+  monkeypatch.setattr(collectives.context, 'context', lambda: context)
+  return settings
+
+
+def test_a_learner_is_missed_within_what_is_promised(monkeypatch, coordination):
+  """Tests in which one is killed have it shorter."""
+  monkeypatch.setattr(
+      collectives.tf.distribute, 'MultiWorkerMirroredStrategy',
+      lambda resolver: None)
+  collectives._create_strategy(
+      [f'localhost:{ports_lib.free_port()}'], 0, ['/cpu:0'])
+  assert coordination['heartbeat_timeout_in_ms'] == 20_000
+
+
+@pytest.mark.usefixtures('coordination')
 @pytest.mark.parametrize('hangup, inside', [
     (signal.SIG_IGN, signal.SIG_IGN), (print, signal.SIG_DFL)])
 def test_handlers_are_put_back_once_learners_have_met(
     monkeypatch, hangup, inside):
   numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
   handlers = lambda: [signal.getsignal(number) for number in numbers]
-  context = types.SimpleNamespace(
-      configure_coordination_service=lambda *_, **__: None)
-  monkeypatch.setattr(collectives.context, 'context', lambda: context)
   monkeypatch.setattr(
       collectives.tf.distribute, 'MultiWorkerMirroredStrategy',
       lambda resolver: handlers())

@@ -21,16 +21,19 @@ _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 _TIMEOUT_SECONDS = 240.
 # What the program promises: heartbeats of 20 s.
 _LOST_SECONDS = 60.
+# The program for where one is killed, which has them shorter.
+_SOON_MISSED = 'tests.training.soon_missed'
 _FRAMES_PER_STEP = 4 * 20
 
 
 class Jobs:
   """Jobs of one run, whose output goes to files."""
 
-  def __init__(self, directory):
+  def __init__(self, directory, module='scalable_agent.experiment'):
     ports = ports_lib.free_ports(4)
     address = lambda port: f'localhost:{port}'
     self.logdir = str(directory / 'run')
+    self._module = module
     self._directory = directory
     self._flags = [
         '--level_name=gym:CartPole-v1', '--batch_size=4', '--envs_per_actor=2',
@@ -58,7 +61,7 @@ class Jobs:
     # Only the first learner may need a log directory.
     logdir = '/proc/nowhere' if task or job_name == 'actor' else self.logdir
     self._jobs[job_name, task] = preloaded.Popen(
-        'scalable_agent.experiment',
+        self._module,
         [*self._flags, f'--logdir={logdir}', f'--job_name={job_name}',
          f'--task={task}', *arguments], _ROOT, path, os.environ), path
 
@@ -162,7 +165,7 @@ def test_learners_that_would_count_other_frames_are_refused(tmp_path):
 
 def test_kill_a_learner_then_resume_then_stop(tmp_path):
   """The other one ends; both go on from the checkpoint; SIGTERM ends both."""
-  with Jobs(tmp_path) as jobs:
+  with Jobs(tmp_path, _SOON_MISSED) as jobs:
     for task in range(2):
       jobs.start('learner', task, '--save_checkpoint_secs=1')
     for task in range(2):
@@ -195,7 +198,7 @@ def test_kill_a_learner_then_resume_then_stop(tmp_path):
 
 def test_the_first_learner_is_missed_too(tmp_path):
   """By one that has no actors, and waits for a batch."""
-  with Jobs(tmp_path) as jobs:
+  with Jobs(tmp_path, _SOON_MISSED) as jobs:
     for task in range(2):
       jobs.start('learner', task)
     for task in range(2):
