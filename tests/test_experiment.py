@@ -274,8 +274,8 @@ def finished(tmp_path_factory):
   flagfile.write_text(
       '--total_environment_frames=6000\n--learning_rate=0.001\n'
       '--log_interval_secs=0.01\n')
-  with Program(directory / 'pong', '--level_name=pong',
-               f'--flagfile={flagfile}', '--seed=7') as pong, \
+  with Preloaded(directory / 'pong', '--level_name=pong',
+                 f'--flagfile={flagfile}', '--seed=7') as pong, \
       Program(directory / 'cartpole', *_CARTPOLE,
               '--total_environment_frames=8000', '--keep_checkpoints=3',
               '--save_checkpoint_secs=0.05',

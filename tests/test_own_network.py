@@ -18,7 +18,7 @@ import pytest
 from tests import your_own
 from tests import test_experiment
 from tests.jobs import test_jobs
-from tests.test_experiment import Program
+from tests.test_experiment import Preloaded
 from tests.test_experiment import run_main  # pylint: disable=unused-import
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -63,8 +63,8 @@ def network(folder):
 @pytest.fixture(scope='module')
 def trained(tmp_path_factory, network):
   """The log directory of a finished run."""
-  with Program(tmp_path_factory.mktemp('trained') / 'run', *_FLAGS, network,
-               f'--total_environment_frames={_FRAMES}') as program:
+  with Preloaded(tmp_path_factory.mktemp('trained') / 'run', *_FLAGS, network,
+                 f'--total_environment_frames={_FRAMES}') as program:
     test_jobs._assert_ends_well(program)
   return program.logdir
 

@@ -14,7 +14,7 @@ pytest.importorskip('gymnasium')
 import scalable_agent
 from tests import test_experiment
 from tests.jobs import test_jobs
-from tests.test_experiment import Program
+from tests.test_experiment import Preloaded
 from tests.test_experiment import _error_of
 from tests.test_experiment import run_main  # pylint: disable=unused-import
 from tests.training import test_several_learners
@@ -55,8 +55,8 @@ def _check_ratio(metrics, frames_before=0, updates_before=0):
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
   """A finished run; its target weights are still those that it began with."""
-  with Program(tmp_path_factory.mktemp('reactor') / 'run', *_ALONE,
-               f'--total_environment_frames={_TOTAL}') as program:
+  with Preloaded(tmp_path_factory.mktemp('reactor') / 'run', *_ALONE,
+                 f'--total_environment_frames={_TOTAL}') as program:
     assert program.wait() == 0, program.output()[-4000:]
   return program
 
