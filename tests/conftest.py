@@ -34,13 +34,16 @@ hypothesis.settings.load_profile('any machine')
 # alone. By itself pytest-xdist starts those with the most tests first, which
 # are not these.
 LONGEST = (
-    'test_experiment.py', 'jobs/test_jobs.py', 'test_learning.py',
-    'test_chaos.py', 'test_learner.py', 'test_population.py',
-    'training/test_several_learners.py', 'test_benchmark.py',
-    'environments/test_atari_games.py', 'sweeps/test_atari57_experts.py',
-    'test_own_network.py', 'checkpoints/test_checkpoint.py',
-    'environments/test_atari.py', 'environments/test_dmlab.py',
-    'test_vtrace.py', 'test_sweep.py')
+    'test_learning.py', 'test_experiment.py', 'test_learner.py',
+    'test_launch.py', 'test_benchmark.py', 'jobs/test_jobs.py',
+    'jobs/test_replay_jobs.py', 'training/test_several_learners.py',
+    'test_reactor.py', 'sweeps/test_atari57_experts.py',
+    'environments/test_atari_games.py', 'training/test_run.py',
+    'checkpoints/test_checkpoint.py', 'environments/test_replacing_pool.py',
+    'test_population.py', 'environments/test_process_pool.py', 'test_sweep.py',
+    'environments/test_atari.py', 'training/test_collectives.py',
+    'environments/test_dmlab.py', 'test_chaos.py', 'test_own_network.py',
+    'test_vtrace.py')
 
 
 def pytest_collection_modifyitems(items):
