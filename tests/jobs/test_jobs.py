@@ -169,7 +169,7 @@ def test_jobs_outlive_each_other(tmp_path, run_main):
 
     # Longer than an actor waits between two attempts by now, so that both are
     # back when training ends.
-    total = stopped + 8000
+    total = stopped + 4000
     learner = jobs.learner(f'--total_environment_frames={total}')
     _assert_ends_well(learner, *actors)
     assert f'ckpt-{stopped}' in learner.output()
