@@ -94,7 +94,8 @@ def create_source(config, source, times, agent, devices, shared=None):
           source, config.replay_steps, config.replay_min_steps,
           config.unroll_length, config.steps_per_update / config.num_learners,
           config.replay_uniform, _replay_seed(config), times,
-          suites.of(config).has_stacked_frames(config))
+          suites.of(config).has_stacked_frames(config),
+          config.num_known_environments)
     except ValueError as e:
       raise config_lib.ConfigError(f'--replay_steps: {e}') from e
   if not config.num_replayed_unrolls:
@@ -112,17 +113,13 @@ def _replay_seed(config):
 
 def _check_lanes(config):
   """Refuses environments that would push each other out of replay."""
-  if config.task >= 0:
-    return  # Actor jobs bring them.
-  most = sequence_store.MOST_ENVIRONMENTS
-  if config.num_actors > most:
-    raise config_lib.ConfigError(
-        f'--num_actors={config.num_actors} cannot work: the replay of Reactor '
-        f'keeps the steps of {most} environments at the most.')
+  num_environments = config.num_known_environments
+  if num_environments is None:
+    return
   lane_length = sequence_store.lane_length(
-      config.replay_steps, config.unroll_length)
+      config.replay_steps, config.unroll_length, num_environments)
   # One that is full, and one that fills.
-  needed = 2 * lane_length * config.num_actors
+  needed = 2 * lane_length * num_environments
   if config.replay_steps < needed:
     raise config_lib.ConfigError(
         f'--replay_steps={config.replay_steps} cannot work: it is kept in '

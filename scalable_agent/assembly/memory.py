@@ -67,7 +67,7 @@ def step_bytes(config, facts):
   entry = _entry(facts)
   # One stack of each lane is whole.
   whole = math.ceil(_stack_bytes(config, entry) / sequence_store.lane_length(
-      config.replay_steps, config.unroll_length))
+      config.replay_steps, config.unroll_length, config.num_known_environments))
   return (sum(a.nbytes for a in tree.flatten(entry)) + whole -
           _repeated_bytes(config, entry) +
           prioritized_sequences.TREE_BYTES_PER_STEP)

@@ -50,6 +50,11 @@ class Config(machine.MachineSettings, jobs.JobSettings,
     return self.envs_per_actor if self.is_actor_job else self.num_actors
 
   @property
+  def num_known_environments(self):
+    """Environments of which a learner gets unrolls; None if jobs bring them."""
+    return self.num_actors if self.task < 0 else None
+
+  @property
   def is_actor_job(self):
     """Whether this is one of several jobs, and acts."""
     return self.task >= 0 and self.job_name == 'actor'

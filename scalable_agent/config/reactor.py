@@ -63,8 +63,8 @@ class ReactorSettings:
       5., 'Agent steps acted for each update, over all learners (3.4: 4 to 6).',
       _LEARNING, settings.FINITE_POSITIVE, **_OF)
   replay_steps: int = setting(
-      1_000_000, 'Agent steps that each learner keeps for replay, in memory: '
-      'one of Atari is 7.2 kB. More than the machine has memory for is '
+      1_000_000, 'Agent steps that replay has room for at each learner, in '
+      'memory: one of Atari is 7.2 kB. More than the machine has memory for is '
       'refused. (gym: 100,000.)', _LEARNING,
       settings.ONE_OR_MORE, **_OF)
   replay_min_steps: int = setting(

@@ -37,7 +37,7 @@ class PrioritizedSequences:
 
   def __init__(self, source, num_steps, min_steps, unroll_length,
                steps_per_update, uniform_share, seed, times,
-               has_stacks=False):
+               has_stacks=False, num_environments=None):
     """Initializes the source with an empty store.
 
     Args:
@@ -51,13 +51,14 @@ class PrioritizedSequences:
       seed: Of what is drawn, an int.
       times: A `timing.StageTimes`.
       has_stacks: As for `sequence_store.SequenceStore`.
+      num_environments: As for `sequence_store.lane_length`.
 
     Raises:
       ValueError: See `sequence_store.SequenceStore`.
     """
     self._source = source
     self._store = sequence_store.SequenceStore(
-        num_steps, unroll_length, has_stacks)
+        num_steps, unroll_length, has_stacks, num_environments)
     # Twice as many leaves as rows. Then what is right of the newest key in its
     # half of the tree is empty, and the neighbours of new keys are the newest
     # of the others and not the oldest.

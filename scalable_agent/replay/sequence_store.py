@@ -9,8 +9,12 @@ Gruslys et al., "The Reactor", 2018, https://arxiv.org/abs/1704.04651, section
     row       the position modulo the number of rows: where the entry is kept
 
 An environment that has filled its lane goes on in a new one, which takes the
-rows of the oldest. So it does not matter how many environments there are, and
-what those leave behind that are gone makes room in its turn.
+rows of the oldest. So any number of environments may come, and what those leave
+behind that are gone makes room in its turn.
+
+Neighbours within a lane are of one environment, those beyond its ends mostly
+not. So lanes are as long as they can be without the last ones of environments,
+which are half empty on average, leaving too much room unused.
 """
 
 from absl import logging
@@ -20,21 +24,26 @@ import tree
 from scalable_agent import trajectories
 from scalable_agent.replay import columns
 
-# The last lane of each environment is half empty on average.
-_USUAL_NUM_LANES = 1024
-# There are always fewer than twice as many lanes, and each environment needs
-# two: one that is full, and one that fills.
-MOST_ENVIRONMENTS = _USUAL_NUM_LANES - 1
+# At least so many for each environment. Where all fill theirs at the same time,
+# they leave between none and a quarter of the room unused.
+_LANES_EACH = 4
+# At least so many in all, since what is left beside whole lanes is not used.
+_FEWEST_LANES = 32
+# So many, or up to twice, for any number of environments.
+_LANES_FOR_ANY = 1024
 
 
-def lane_length(num_steps, unroll_length):
+def lane_length(num_steps, unroll_length, num_environments=None):
   """Returns how many entries a lane has.
 
   Args:
     num_steps: Steps to keep in all.
     unroll_length: T. A sequence of T + 1 entries lies in two lanes at the most.
+    num_environments: How many environments there are, None if nobody knows.
   """
-  usual = max(num_steps // _USUAL_NUM_LANES, 1)
+  num_lanes = (_LANES_FOR_ANY if num_environments is None else
+               max(_LANES_EACH * num_environments, _FEWEST_LANES))
+  usual = max(num_steps // num_lanes, 1)
   return max(1 << (usual.bit_length() - 1),
              1 << (2 * unroll_length + 1).bit_length())
 
@@ -57,7 +66,8 @@ class _Run:
 class SequenceStore:
   """The last steps of many environments; for one thread at a time."""
 
-  def __init__(self, num_steps, unroll_length, has_stacks=False):
+  def __init__(self, num_steps, unroll_length, has_stacks=False,
+               num_environments=None):
     """Initializes an empty store.
 
     Args:
@@ -65,12 +75,14 @@ class SequenceStore:
       unroll_length: T, of unrolls that come in and of sequences that go out.
       has_stacks: Whether an observation is a stack of the last frames, as
         `frame_stacks` packs it. Then each frame is kept once.
+      num_environments: As for `lane_length`.
 
     Raises:
       ValueError: There is no room for two lanes.
     """
     self._num_entries = unroll_length + 1
-    self._lane_length = lane_length(num_steps, unroll_length)
+    self._lane_length = lane_length(
+        num_steps, unroll_length, num_environments)
     self._num_lanes = num_steps // self._lane_length
     self._has_stacks = has_stacks
     if self._num_lanes < 2:

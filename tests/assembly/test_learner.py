@@ -67,7 +67,7 @@ def test_every_value_of_reactor_comes_where_it_belongs(calls):
   learner_assembly.create_source(config, 'queue', times, 'agent', None)
   assert calls['PrioritizedSequences'] == (
       ('queue', 20_000, 300, 10, 11., .12, seeds.derive(13, seeds.REPLAY),
-       times, True), {})
+       times, True, 4), {})
 
 
 def test_learners_draw_from_their_replays_on_their_own(monkeypatch):
@@ -140,7 +140,10 @@ def test_learners_share_the_steps_of_an_update(calls):
   config = config_lib.resolve(dict(
       _REACTOR, task=0, learner_hosts=['a:1', 'b:2'], insecure_network=True))
   learner_assembly.create_source(config, 'queue', None, 'agent', None)
-  assert calls['PrioritizedSequences'][0][4] == 5.5
+  args, _ = calls['PrioritizedSequences']
+  assert args[4] == 5.5
+  # Actor jobs bring the environments, and none of them knows how many.
+  assert args[-1] is None
 
 
 @pytest.mark.parametrize('values, spec, num_replicas, expected', [

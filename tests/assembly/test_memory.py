@@ -393,13 +393,15 @@ def _reactor(**values):
 
 @pytest.mark.parametrize('frame_stack, facts', [(1, _FRAMES), (4, _ATARI)])
 @pytest.mark.parametrize('num_steps', [2**13, 10_000, 2**14 - 1])
+@pytest.mark.parametrize('num_actors', [1, 5])
 def test_bytes_of_a_step_are_those_of_the_store_and_its_tree(
-    num_steps, frame_stack, facts):
+    num_actors, num_steps, frame_stack, facts):
   config = _reactor(
-      replay_steps=num_steps, replay_min_steps=1, frame_stack=frame_stack)
+      replay_steps=num_steps, replay_min_steps=1, frame_stack=frame_stack,
+      num_actors=num_actors)
   replay = prioritized_sequences.PrioritizedSequences(
       None, num_steps, 1, config.unroll_length, 5., .1, 0, None,
-      has_stacks=frame_stack == 4)
+      has_stacks=frame_stack == 4, num_environments=num_actors)
   unroll = trajectories.ActorOutput(
       'pong', (), *memory._entry(facts), policy_version=0)
   replay._store.add(unroll)

@@ -37,10 +37,10 @@ class _Acting:
 
 
 def _replay(source, num_steps=100 * _LANE, min_steps=0, steps_per_update=5.,
-            uniform_share=.1, seed=1):
+            uniform_share=.1, seed=1, num_environments=None):
   return prioritized_sequences.PrioritizedSequences(
       source, num_steps, min_steps, _T, steps_per_update, uniform_share, seed,
-      times=timing.StageTimes())
+      times=timing.StageTimes(), num_environments=num_environments)
 
 
 @pytest.mark.parametrize('steps_per_update, num_updates', [
@@ -289,6 +289,40 @@ def test_nothing_live_is_right_of_the_newest_key_in_its_half():
     halves.add(int(half))
     assert not np.any((live > newest) & (live // (num_leaves // 2) == half))
   assert halves == {0, 1}
+
+
+def _environments_of(sequences):
+  """The names of the environments of `ActorOutput`s, int [K]."""
+  return np.array([int(unroll.level_name.removeprefix('level_'))
+                   for unroll in sequences])
+
+
+@pytest.mark.parametrize('num_environments, least, most', [
+    (8, .75, 1.), (None, 0., .35)])
+def test_what_is_near_in_long_lanes_is_of_the_same_environment(
+    num_environments, least, most):
+  """All sequences of an environment have a priority that no other has.
+
+  So what a new one is guessed to have tells whose the nearest known one is.
+  """
+  replay = _replay(_Acting(8), num_steps=2048, min_steps=2048,
+                   steps_per_update=_T, num_environments=num_environments)
+  tree, new, found = replay._tree, [], []
+  add = tree.add
+
+  def add_and_note(leaves):
+    new.append(leaves)
+    add(leaves)
+
+  tree.add = add_and_note
+  for _ in range(500):
+    batch = replay.get(16)
+    replay.update(batch.keys, 2.**_environments_of(batch.unrolls))
+    guessed = tree.probabilities(new[-1], 0.) * len(tree) * tree._means[1]
+    (name, *_) = _environments_of(
+        replay._store.read(replay._keys_at(new[-1][:1])))
+    found += np.isclose(guessed, 2.**name).tolist()
+  assert least <= np.mean(found) <= most
 
 
 def test_waits_for_what_is_due():

@@ -240,6 +240,24 @@ def test_lane_length(num_steps, unroll_length, expected):
   assert sequence_store.lane_length(num_steps, unroll_length) == expected
 
 
+@pytest.mark.parametrize('num_steps, unroll_length, num_environments', [
+    (1_000_000, 32, 64), (1_000_000, 32, 1), (100_000, 32, 16), (20_000, 32, 9),
+    (2**15 - 1, 3, 8), (2**15 - 1, 3, 2000)])
+def test_few_environments_have_long_lanes_that_leave_little_room_unused(
+    num_steps, unroll_length, num_environments):
+  length = sequence_store.lane_length(
+      num_steps, unroll_length, num_environments)
+  store = sequence_store.SequenceStore(
+      num_steps, unroll_length, num_environments=num_environments)
+  assert store.num_rows >= .96 * num_steps
+  if num_environments <= 64:
+    # At worst, each environment has just begun a lane.
+    assert num_environments * length <= num_steps / 4
+    assert max(num_environments, 8) * length > num_steps / 8
+  else:
+    assert length == sequence_store.lane_length(1, unroll_length)
+
+
 def test_too_few_steps_are_refused():
   with pytest.raises(ValueError, match='15 steps are too few .* 16 or more'):
     sequence_store.SequenceStore(15, _T)
