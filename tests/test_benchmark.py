@@ -82,6 +82,22 @@ def test_measures_all_parts_and_the_whole(tmp_path):
   assert figures['bottleneck'] in result.stdout
 
 
+def test_measures_reactor(tmp_path):
+  """With priorities, in the parts alone and in the whole."""
+  path = tmp_path / 'figures.json'
+  result = _run(
+      '--agent=reactor', '--level_name=gym:CartPole-v1', '--v_min=0',
+      '--v_max=100', '--num_actors=2', '--batch_size=2', '--unroll_length=4',
+      '--replay_steps=2000', '--replay_min_steps=50', '--measure_secs=0.3',
+      f'--json={path}')
+  assert result.returncode == 0, result.stderr[-2000:]
+  figures = json.loads(path.read_text())
+  assert all(figures[name] > 0 for name in _RATES + _RATIOS)
+  _check_whole(figures)
+  assert {'replay_draw', 'replay_add', 'replay_update'} <= set(figures['times'])
+  assert 'of reactor on gym:CartPole-v1' in result.stderr
+
+
 def test_compares_the_architectures_of_table_1(tmp_path):
   path = tmp_path / 'figures.json'
   result = _run(

@@ -235,6 +235,8 @@ class _RepeatingPool(environments.Pool):
 def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
   """Measures unrolls, queue, batches and staging alone.
 
+  Where a source has priorities, it gets some for each batch.
+
   Args:
     config: A `config.Config`.
     pool: An `environments.Pool`, for its facts.
@@ -253,12 +255,15 @@ def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
       np.zeros([size], np.float32))
   state, versions = agent.initial_state(size), np.zeros([size], np.int64)
   queue = staging.TrajectoryQueue(config.queue_capacity)
+  source = learner_assembly.create_source(
+      # There is no whole episode to be had of the same step all the time.
+      dataclasses.replace(config, replay_state='stored'), queue,
+      timing.StageTimes(), agent, None)
+  has_priorities = hasattr(source, 'update')
   area = staging.StagingArea(
-      learner_assembly.create_source(
-          # There is no whole episode to be had of the same step all the time.
-          dataclasses.replace(config, replay_state='stored'), queue,
-          timing.StageTimes(), agent, None),
-      config.batch_size, learner.place)
+      source, config.batch_size,
+      lambda batch: (batch.keys, learner.place(batch)))
+  priorities = np.ones([config.batch_size], np.float32)
 
   def act():
     with contextlib.suppress(staging.Closed):
@@ -274,7 +279,9 @@ def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
   thread.start()
 
   def work():
-    area.get()
+    keys, _ = area.get()
+    if has_priorities:
+      source.update(keys, priorities)
     return config.frames_per_step
 
   try:

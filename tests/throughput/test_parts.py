@@ -3,12 +3,15 @@
 import collections
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent.environments import PoolError
+from scalable_agent.environments import StepOutput
+from scalable_agent.environments import StepOutputInfo
 from scalable_agent.process import errors
 from scalable_agent.throughput import comparison
 from scalable_agent.throughput import parts
@@ -66,6 +69,41 @@ def test_environments_that_make_no_step_in_time():
       '--measure_secs=0.1. Set it to more.$')):
     parts.measure_environments(_config(), [_Pool(.5)], .1)
   assert threading.active_count() == count
+
+
+_REACTOR = dict(
+    agent='reactor', v_min=0., v_max=100., num_actors=4, batch_size=4,
+    unroll_length=4, replay_steps=2000, replay_min_steps=100)
+
+
+@pytest.mark.parametrize('values, has_priorities', [
+    (_REACTOR, True), (dict(num_actors=4, batch_size=4), False)])
+def test_what_a_batch_takes_besides_its_update(
+    monkeypatch, values, has_priorities):
+  """With Reactor that is to set the priorities of its sequences too."""
+  sources = []
+  create = parts.learner_assembly.create_source
+
+  def create_and_note(*args):
+    sources.append(create(*args))
+    return sources[-1]
+
+  monkeypatch.setattr(parts.learner_assembly, 'create_source', create_and_note)
+  floats = np.zeros([4], np.float32)
+  step_output = StepOutput(
+      floats, StepOutputInfo(floats, np.zeros([4], np.int32)), floats > 0,
+      (np.zeros([4, 3], np.float32),))
+  measured = parts.measure_data_path(
+      _config(**values), types.SimpleNamespace(
+          num_environments=4, num_actions=2, level_names=['level']),
+      step_output, types.SimpleNamespace(
+          num_actions=2, initial_state=lambda size: ()),
+      types.SimpleNamespace(place=lambda batch: batch), size=2, seconds=.3)
+  assert measured.rate > 0
+  (source,) = sources
+  assert hasattr(source, 'update') == has_priorities
+  if has_priorities:
+    assert source.take_gauges()['known_priorities'] > .1
 
 
 def test_a_comparison_that_fails_closes_its_pools(monkeypatch):
