@@ -104,6 +104,26 @@ def test_the_memory_of_replay_is_said(finished):
                    finished.output())
 
 
+@pytest.mark.parametrize('frame_stack', [1, 4])
+def test_atari_is_trained_on(tmp_path, run_main, frame_stack):
+  """On single frames unless stacks are asked for."""
+  logdir = tmp_path / 'run'
+  stacks = [] if frame_stack == 1 else [f'--frame_stack={frame_stack}']
+  result = run_main(
+      f'--logdir={logdir}', '--agent=reactor', '--level_name=pong',
+      '--width=36', '--height=36', '--num_actors=2', '--environment_threads=1',
+      '--batch_size=2', f'--unroll_length={_T}', '--replay_steps=512',
+      f'--replay_min_steps={_MIN_STEPS}', '--log_interval_secs=0.05',
+      '--total_environment_frames=400', *stacks)
+  assert result.code == 0, result
+  last = test_experiment._metrics(logdir)[-1]
+  assert last['learner_steps'] > 5 and last['skipped'] == 0
+  assert 0 < last['known_priorities'] <= 1
+  kernels = [value for value in test_experiment._checkpoint_floats(
+      logdir).values() if value.ndim == 4]
+  assert {kernel.shape[2] for kernel in kernels} >= {frame_stack}
+
+
 def _target_weights(logdir):
   """The target weights of the newest checkpoint, a dict of name to array."""
   return {name: value

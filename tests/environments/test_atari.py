@@ -10,6 +10,7 @@ from ale_py import roms
 from ale_py import vector_env
 import numpy as np
 import pytest
+import tree
 
 from scalable_agent import atari57
 from scalable_agent.environments import ArraySpec
@@ -273,6 +274,33 @@ def test_other_settings(make_pool):
   assert pool.observation_spec == (ArraySpec((60, 80, 4), np.dtype(np.uint8)),)
   totals = _compare(pool, _references('pong', 51, 2, **settings), 50)
   assert totals.games == 2
+
+
+def test_a_single_frame_is_the_newest_of_the_stack(make_pool):
+  """As Reactor has it; also where games begin, and all else is the same."""
+  pools = [make_pool('pong', 2, 61, frame_stack=size, max_frames_per_game=120)
+           for size in (4, 1)]
+  assert pools[1].observation_spec == (
+      ArraySpec((84, 84, 1), np.dtype(np.uint8)),)
+  rng = np.random.default_rng(0)
+  games = 0
+  for _ in range(100):
+    outputs = []
+    for pool in pools:
+      output = pool.recv()
+      order = np.argsort(output.ids)
+      outputs.append(tree.map_structure(lambda a, order=order: a[order], output))
+    stacked, single = outputs
+    (stacks,) = stacked.step_output.observation
+    tree.map_structure(
+        np.testing.assert_array_equal, single, stacked._replace(
+            step_output=stacked.step_output._replace(
+                observation=(stacks[..., -1:],))))
+    games += np.count_nonzero(single.is_last)
+    actions = rng.integers(0, pools[0].num_actions, 2)
+    for pool in pools:
+      pool.send(single.ids, actions)
+  assert games >= 4
 
 
 def test_shortest_games(make_pool):

@@ -106,9 +106,11 @@ def test_levels():
       atari57.GAMES)
 
 
-def test_atari57_has_all_games_by_turns():
+@pytest.mark.parametrize('agent, frame_stack', [('impala', 4), ('reactor', 1)])
+def test_atari57_has_all_games_by_turns(agent, frame_stack):
   """Every game, those in front once more, each with seeds of its own."""
-  config = _config(level_name='atari57', num_actors=59, width=20, height=20)
+  config = _config(level_name='atari57', num_actors=59, width=20, height=20,
+                   agent=agent)
   made = []
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(atari, 'AtariPool', lambda *args, **kwargs: made.append(
@@ -120,7 +122,8 @@ def test_atari57_has_all_games_by_turns():
       for i, game in enumerate(atari57.GAMES)]
   for _, kwargs in made:
     assert kwargs == dict(num_threads=1, num_action_repeats=4, width=20,
-                          height=20, full_action_set=True, frame_stack=4)
+                          height=20, full_action_set=True,
+                          frame_stack=frame_stack)
   assert pool.num_environments == 59
 
 
