@@ -319,36 +319,64 @@ def test_trajectories_of_the_worlds_cross_ends_and_have_negative_targets():
   assert targets.min() < -.05
 
 
-def test_values_of_a_policy_are_the_fixed_point_and_are_reached():
-  """3 states, 2 actions, discounts of .9, and no end."""
+class _SmallWorld:
+  """3 states, 2 actions, discounts of .9, no end, and a policy.
+
+  Attributes:
+    true_q: The values of the policy, [3, 2].
+  """
+
+  def __init__(self, rng):
+    transitions = rng.dirichlet(np.ones(3), size=[3, 2])
+    rewards = rng.uniform(-1, 1, size=[3, 2])
+    self._outcomes = [
+        [[(transitions[s, a, after], rewards[s, a], after, False)
+          for after in range(3)] for a in range(2)] for s in range(3)]
+    self._pi = _softmax(rng.normal(size=[3, 2]))
+    following = np.einsum('sat,tb->satb', transitions, self._pi).reshape(6, 6)
+    self.true_q = np.linalg.solve(
+        np.eye(6) - .9 * following, rewards.ravel()).reshape(3, 2)
+
+  def make_backup(self, mu, lambda_):
+    """Returns a function from values, [3, 2], to their expected targets.
+
+    Those are over all trajectories of 3 steps, in which mu acts.
+    """
+    trajectories = _Trajectories(*map(np.hstack, zip(*(
+        _enumerate(self._outcomes, mu, s, 3) for s in range(3)))))
+    support = np.array([-40., 40.])
+
+    def backup(q):
+      probs = np.stack([.5 - q / 80, .5 + q / 80], -1)
+      targets = _targets(trajectories, probs, self._pi, mu, .9, support,
+                         lambda_)[0] @ support
+      result = np.zeros([3, 2])
+      for s, a in itertools.product(range(3), range(2)):
+        weights = trajectories.probs * (
+            (trajectories.states[0] == s) & (trajectories.actions[0] == a))
+        result[s, a] = weights @ targets / weights.sum()
+      return result
+
+    return backup
+
+
+@hypothesis.settings(max_examples=20)
+@hypothesis.given(st.integers(0, 2**31), st.sampled_from([0., 1., 5.]),
+                  st.sampled_from([0., .5, .9, 1.]))
+def test_values_of_a_policy_are_the_fixed_point(seed, scale, lambda_):
+  """Whoever acts, at random or nearly always the same, and for any lambda."""
+  rng = np.random.default_rng(seed)
+  world = _SmallWorld(rng)
+  backup = world.make_backup(
+      _softmax(scale * rng.normal(size=[3, 2])), lambda_)
+  np.testing.assert_allclose(backup(world.true_q), world.true_q, atol=1e-12)
+
+
+def test_values_of_a_policy_are_reached():
   rng = np.random.default_rng(6)
-  transitions = rng.dirichlet(np.ones(3), size=[3, 2])
-  rewards = rng.uniform(-1, 1, size=[3, 2])
-  outcomes = [[[(transitions[s, a, after], rewards[s, a], after, False)
-                for after in range(3)] for a in range(2)] for s in range(3)]
-  pi, mu = (_softmax(rng.normal(size=[3, 2])) for _ in range(2))
-  following = np.einsum('sat,tb->satb', transitions, pi).reshape(6, 6)
-  true_q = np.linalg.solve(
-      np.eye(6) - .9 * following, rewards.ravel()).reshape(3, 2)
-
-  support = np.array([-40., 40.])
-  trajectories = _Trajectories(*map(np.hstack, zip(*(
-      _enumerate(outcomes, mu, s, 3) for s in range(3)))))
-
-  def backup(q):
-    """The expected target of every state and action, for mean values q."""
-    probs = np.stack([.5 - q / 80, .5 + q / 80], -1)
-    targets = _targets(
-        trajectories, probs, pi, mu, .9, support, 1.)[0] @ support
-    result = np.zeros([3, 2])
-    for s, a in itertools.product(range(3), range(2)):
-      weights = trajectories.probs * (
-          (trajectories.states[0] == s) & (trajectories.actions[0] == a))
-      result[s, a] = weights @ targets / weights.sum()
-    return result
-
-  np.testing.assert_allclose(backup(true_q), true_q, atol=1e-12)
+  world = _SmallWorld(rng)
+  backup = world.make_backup(_softmax(rng.normal(size=[3, 2])), 1.)
   q = np.zeros([3, 2])
   for _ in range(60):
     q = backup(q)
-  np.testing.assert_allclose(q, true_q, atol=1e-5)
+  np.testing.assert_allclose(q, world.true_q, atol=1e-5)
