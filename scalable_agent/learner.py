@@ -83,14 +83,12 @@ class Learner:
       self.params = make_variables()
       self.target_params = make_variables() if target_update_period else {}
       self.optimizer.build(list(self.params.values()))
-    # AutoGraph, which nothing here needs, takes seconds.
-    compile_ = functools.partial(tf.function, autograph=False)
-    self._gradients = compile_(
+    self._gradients = tf.function(
         functools.partial(gradients_lib.loss_and_gradients, loss_fn),
-        jit_compile=jit_compile)
-    self._update = self._on_device(compile_(self._replicated_update))
-    self._apply = self._on_device(compile_(self._apply_gradients))
-    self._snapshot = self._on_device(compile_(
+        autograph=False, jit_compile=jit_compile)
+    self._update = self._on_device(_Traced(self._replicated_update))
+    self._apply = self._on_device(_Traced(self._apply_gradients))
+    self._snapshot = self._on_device(_Traced(
         lambda: {k: v.read_value() for k, v in self._local_params().items()}))
 
   def _on_device(self, function):
@@ -280,6 +278,27 @@ class Learner:
            for name, variable in self.params.items()],
           learning_rate, scale, finite)
     return norm, finite
+
+
+class _Traced:
+  """A function of nests of tensors, traced once for each of their shapes.
+
+  A call of a `tf.function` inspects every argument in Python, which takes as
+  long as the update of a small network. A program that is called by itself
+  does not.
+  """
+
+  def __init__(self, function):
+    # AutoGraph, which nothing here needs, takes seconds.
+    self._function = tf.function(function, autograph=False)
+    self._programs = {}
+
+  def __call__(self, *args):
+    shapes = tuple([
+        leaf.shape for leaf in tf.nest.flatten(args, expand_composites=True)])
+    if shapes not in self._programs:
+      self._programs[shapes] = self._function.get_concrete_function(*args)
+    return self._programs[shapes](*args)
 
 
 def _read(count):
