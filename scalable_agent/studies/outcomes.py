@@ -146,8 +146,7 @@ def read_beside_others(logdir):
   """
   outcome = read(logdir)
   agent = outcome.settings.get('agent', _DEFAULT_AGENT)
-  if agent == _DEFAULT_AGENT or any(
-      'agent' in dict(alternative) for alternative in outcome.variant):
+  if agent in (_DEFAULT_AGENT, agent_of(outcome.variant)):
     return outcome
   return outcome._replace(variant=((('agent', agent),), *outcome.variant))
 
@@ -265,6 +264,12 @@ def has_dependent_runs(outcome):
   """
   return bool(
       outcome.settings.get('shares_replay')) or is_of_population(outcome)
+
+
+def agent_of(variant):
+  """Returns the --agent of a variant."""
+  pairs = [pair for alternative in variant for pair in alternative]
+  return dict(pairs).get('agent', _DEFAULT_AGENT)
 
 
 def is_of_population(outcome):

@@ -60,22 +60,25 @@ def by_drawn(samples):
   return complete(found)
 
 
-def in_common(first, second):
-  """Returns the runs of two variants whose sample and seed both have, a pair.
+def in_common(*variants):
+  """Returns the runs of variants whose sample and seed all have, a tuple.
 
   Where they have no sample in common, as with a grid for each, these are all.
 
   Args:
-    first: A dict of sample to a dict of seed to `Outcome`.
-    second: The same of the other variant.
+    *variants: Dicts of sample to a dict of seed to `Outcome`.
   """
-  both = [sample for sample in first if sample in second]
-  if not both:
-    return first, second
+  shared = set.intersection(*map(set, variants))
+  if not shared:
+    return variants
+  seeds = {sample: set.intersection(*(set(samples[sample])
+                                      for samples in variants))
+           for sample in shared}
   return tuple(
-      {sample: {seed: samples[sample][seed] for seed in first[sample]
-                if seed in second[sample]} for sample in both}
-      for samples in (first, second))
+      {sample: {seed: outcome for seed, outcome in runs.items()
+                if seed in seeds[sample]}
+       for sample, runs in samples.items() if sample in shared}
+      for samples in variants)
 
 
 def left_out(samples, kept):

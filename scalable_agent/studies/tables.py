@@ -117,15 +117,20 @@ def stability(variants):
 
 def neighbours(variants):
   """Returns pairs of variants that differ in one alternative, a list."""
-  return [(a, b) for a, b in itertools.combinations(variants, 2)
-          if len(set(a) - set(b)) <= 1 and len(set(b) - set(a)) <= 1]
+  return [pair for pair in itertools.combinations(variants, 2)
+          if _differ_in_one(*pair)]
+
+
+def _differ_in_one(first, second):
+  return (len(set(first) - set(second)) <= 1 and
+          len(set(second) - set(first)) <= 1)
 
 
 def differences(variants):
   """Compares variants that differ in one thing, paired by sample.
 
   Those runs count whose sample and seed both variants have. Variants with
-  another agent have no pairs.
+  another agent have no pairs, and all their runs count.
 
   Args:
     variants: Of `outcomes.by_variant`.
@@ -133,17 +138,20 @@ def differences(variants):
   Returns:
     A `tables.Table`.
   """
-  return _differences(
-      variants,
-      lambda *pair: map(finals, selection.in_common(*pair)), _UNITS)
+  def values_of(*pair):
+    sides = [variants[variant] for variant in pair]
+    return map(finals, selection.in_common(*sides) if _are_paired(*pair)
+               else sides)
+
+  return _differences(variants, values_of, _UNITS)
 
 
 def interactions(variants):
   """Compares differences: whether one thing changes what another one does.
 
   These are of four variants, of which two differ from the two others in one
-  thing, and the two of each side in a second one. Those samples count that all
-  four have.
+  thing, and the two of each side in a second one. Those runs count whose sample
+  and seed all four have.
 
   Args:
     variants: Of `outcomes.by_variant`.
@@ -152,23 +160,30 @@ def interactions(variants):
     A `tables.Table`.
   """
   rows, known = [], set()
-  for (a, b), pair in itertools.combinations(neighbours(variants), 2):
-    # The other pair has the same two alternatives.
-    one, other = _only(a, b), _only(b, a)
-    c, d = pair if set(one) <= set(pair[0]) else reversed(pair)
-    four = frozenset((a, b, c, d))
-    if ((_only(c, d), _only(d, c)) != (one, other) or four in known
-        or not _are_paired(a, c) or not _are_paired(a, b)):
-      continue
-    known.add(four)
-    gaps = [_subtract(finals(variants[this]), finals(variants[that]))
-            for this, that in ((a, b), (c, d))]
-    rows.append([
-        *map(outcomes_lib.describe, (one, other, _only(a, c), _only(c, a))),
-        *difference(*gaps)])
+  for (a, b), other in itertools.combinations(neighbours(variants), 2):
+    for c, d in (other, other[::-1]):
+      corners = a, b, c, d
+      if not _is_square(*corners) or frozenset(corners) in known:
+        continue
+      known.add(frozenset(corners))
+      first, second, third, fourth = map(finals, selection.in_common(
+          *(variants[corner] for corner in corners)))
+      rows.append([
+          *map(outcomes_lib.describe,
+               (_only(a, b), _only(b, a), _only(a, c), _only(c, a))),
+          *difference(_subtract(first, second), _subtract(third, fourth))])
   return tables.Table(
       ['this', 'less that', 'with', 'against the same with', _UNITS,
        'difference of differences', f'95 %, over {_UNITS}', 'this is'], rows)
+
+
+def _is_square(a, b, c, d):
+  """Whether b differs from a as d from c, and a from c in one other thing."""
+  return (len({a, b, c, d}) == 4 and
+          set(_only(a, b)) == set(_only(c, d)) and
+          set(_only(b, a)) == set(_only(d, c)) and
+          _differ_in_one(a, c) and
+          all(_are_paired(a, corner) for corner in (b, c, d)))
 
 
 def _only(first, second):
@@ -187,22 +202,21 @@ def _are_paired(first, second):
 
   Runs of two agents have nothing but the number of their seed in common.
   """
-  agents = [[value for alternative in variant for name, value in alternative
-             if name == 'agent'] for variant in (first, second)]
-  return agents[0] == agents[1]
+  return outcomes_lib.agent_of(first) == outcomes_lib.agent_of(second)
 
 
 def best_differences(variants):
   """As `differences`, of the best samples, paired by new seed."""
   return _differences(
-      variants, lambda *pair: map(_again, pair), _NEW_SEEDS)
+      variants,
+      lambda *pair: [_again(variants[variant]) for variant in pair], _NEW_SEEDS)
 
 
 def _differences(variants, values_of, units):
   return difference_table(units, [
       [outcomes_lib.describe(a), outcomes_lib.describe(b),
        *(difference if _are_paired(a, b) else _difference_of_agents)(
-           *values_of(variants[a], variants[b]))]
+           *values_of(a, b))]
       for a, b in neighbours(variants)])
 
 

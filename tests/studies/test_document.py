@@ -130,6 +130,56 @@ def test_three_corners_are_no_square(tmp_path):
   assert 'difference' in table.header
 
 
+def test_differences_of_three_things_are_compared_one_by_one(tmp_path):
+  """A cube has six sides, and no diagonal counts."""
+  for i in range(8):
+    a, b, c = (1 + (i >> bit & 1) for bit in range(3))
+    for sample in range(4):
+      trial_runs.write(
+          tmp_path, f'{i}_{sample}', [float(i * sample)],
+          [{'batch_size': a}, {'unroll_length': b}, {'num_actors': c}],
+          {'epsilon': sample})
+  table = _tables(document.build(outcomes.read_all(tmp_path), ['stability']))[-1]
+  assert len(table.rows) == 6
+
+
+def test_differences_are_of_runs_that_all_four_corners_have(tmp_path):
+  """One corner lacks a learning rate, with which returns are 100 higher."""
+  for seed in range(4):
+    for rate in (0, 1):
+      for a, b in [(1, 1), (1, 2), (2, 1), (2, 2)]:
+        if (rate, a, b) != (1, 2, 2):
+          trial_runs.write(
+              tmp_path, f'{seed}_{rate}_{a}_{b}', [100. * rate + seed],
+              [{'batch_size': a}, {'unroll_length': b},
+               {'learning_rate': rate}], seed=seed)
+  table = _tables(document.build(outcomes.read_all(tmp_path), ['stability']))[-1]
+  (row,) = table.rows
+  assert row[4:6] == ['4', '0'] and row[-1] == 'cannot be told'
+
+
+def test_two_agents_need_no_seed_in_common(tmp_path):
+  for seed in range(5):
+    trial_runs.write(tmp_path, f'a_{seed}', [1. + seed], seed=seed)
+    trial_runs.write(tmp_path, f'b_{seed}', [11. + seed],
+                     [{'agent': 'reactor'}], seed=seed + 5)
+  _, differences = _tables(
+      document.build(outcomes.read_all(tmp_path), ['stability']))
+  (row,) = differences.rows
+  assert row[2:4] == ['5 and 5', '-10'] and row[-1] == 'lower'
+
+
+def test_impala_is_one_agent_whether_it_is_named_or_not(tmp_path):
+  for seed in range(5):
+    trial_runs.write(tmp_path, f'a_{seed}', [10. * seed], seed=seed)
+    trial_runs.write(tmp_path, f'b_{seed}', [10. * seed + 1],
+                     [{'agent': 'impala'}], seed=seed)
+  _, differences = _tables(
+      document.build(outcomes.read_all(tmp_path), ['stability']))
+  (row,) = differences.rows
+  assert row[2:] == ['5', '-1', '-1 to -1', 'lower']
+
+
 def test_runs_of_two_agents_are_no_pairs(tmp_path):
   """Each pair differs by 1, which says nothing: seeds differ by more."""
   for seed in range(5):
