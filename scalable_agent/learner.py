@@ -285,7 +285,7 @@ class _Traced:
 
   A call of a `tf.function` inspects every argument in Python, which takes as
   long as the update of a small network. A program that is called by itself
-  does not.
+  does not. So arguments may differ in their shapes alone.
   """
 
   def __init__(self, function):

@@ -42,7 +42,8 @@ class LearningSettings:
   num_actors: int = setting(
       4, 'Number of environments. (Atari, gym: 16 per core, but no less than '
       '--batch_size, and no more than 4 times that. atari57: a multiple of 57. '
-      'dmlab30: 30.)', settings.AGENT, settings.ONE_OR_MORE,
+      'dmlab30: 30. a3c: 2 per core. Batched A2C: --batch_size.)',
+      settings.AGENT, settings.ONE_OR_MORE,
       only_with=dict(architecture='a3c', task=-1))
   policy_lag: int = setting(
       0, 'Updates by which the weights that actors get are held back. The lag '

@@ -32,9 +32,9 @@ _HOW_SURE = (
     'told" marks those without an interval, or with 0 in it. Where pairs are '
     'equal, the interval is too narrow: then a difference is told only if a '
     'test of the signs tells it too (p = .05). Pairs and intervals are of '
-    'samples, or of seeds where nothing is drawn. Runs of two agents, as IMPALA '
-    'and Reactor, are no pairs: the interval of their difference holds what a '
-    'permutation test does not refuse (p = .05).')
+    'samples, or of seeds where nothing is drawn. Runs of two agents, as '
+    'IMPALA and Reactor, are no pairs: the interval of their difference holds '
+    'what a permutation test does not refuse (p = .05).')
 _HOW_BEST = (
     'The mean of the three samples with the best final returns, as the paper '
     'has it. The best of many flatters what varies most, so there is no '
@@ -43,8 +43,8 @@ _HOW_BEST = (
 _HOW_STABLE = (
     'The final returns of all samples, sorted. The area under the curve is '
     'their mean. A drawn sample counts by its mean over the hyperparameters '
-    'that were chosen. Where two things vary, differences are compared too: the '
-    'last table says whether one of them changes what the other is worth.')
+    'that were chosen. Where two things vary, differences are compared too: '
+    'the last table says whether one of them changes what the other is worth.')
 _HOW_LAGGED = (
     'Bars are intervals over seeds. Of several hyperparameters, every second '
     'seed chooses at each point those that are the best with it, and what is '

@@ -289,7 +289,8 @@ def test_a_single_frame_is_the_newest_of_the_stack(make_pool):
     for pool in pools:
       output = pool.recv()
       order = np.argsort(output.ids)
-      outputs.append(tree.map_structure(lambda a, order=order: a[order], output))
+      outputs.append(
+          tree.map_structure(lambda a, order=order: a[order], output))
     stacked, single = outputs
     (stacks,) = stacked.step_output.observation
     tree.map_structure(
