@@ -322,8 +322,8 @@ def test_a_stalled_agent_holds_the_others_and_a_dead_one_does_not(caplog):
 def test_who_is_held_is_held_still_when_its_connection_was_cut(monkeypatch):
   """Even if it was away for so long that it did not count."""
   monkeypatch.setattr(methods_lib, '_AWAY_SECONDS', .05)
-  monkeypatch.setattr(link_lib, '_FIRST_WAIT_SECONDS', 1.)
-  monkeypatch.setattr(link_lib, '_LONGEST_WAIT_SECONDS', 1.)
+  monkeypatch.setattr(link_lib, '_FIRST_WAIT_SECONDS', 3.)
+  monkeypatch.setattr(link_lib, '_LONGEST_WAIT_SECONDS', 3.)
   with replay_parts.Job() as job, remote_parts.Proxy(job.port) as proxy:
     fast = replay_parts.make_client(proxy.port, 'fast', batch_size=4)
     with replay_parts.client_of(job, 'slow', batch_size=4) as slow:
