@@ -122,8 +122,7 @@ def neighbours(variants):
 
 
 def _differ_in_one(first, second):
-  return (len(set(first) - set(second)) <= 1 and
-          len(set(second) - set(first)) <= 1)
+  return max(len(_only(first, second)), len(_only(second, first))) <= 1
 
 
 def differences(variants):

@@ -295,23 +295,33 @@ def _insert_many(client, count, size):
   client._sender.put([])
 
 
+def _hold(job, fast, slow):
+  """Has one agent insert until it waits for another; returns its thread."""
+  replay_parts.insert(slow, _unrolls(range(4)))
+  thread = remote_parts.Thread(_insert_many, fast, 80, 4)
+  # It begins where the other one is. With the third batch it has to wait.
+  remote_parts.wait_until(lambda: job.num_inserted == 4 + 3 * 4)
+  return thread
+
+
+def _assert_a_batch_lets_one_pass(job, slow, thread):
+  """Each batch of the slow agent lets the one that is held insert one."""
+  replay_parts.insert(slow, _unrolls(range(4)))
+  remote_parts.wait_until(lambda: job.num_inserted == 24)
+  time.sleep(.2)
+  assert job.num_inserted == 24 and thread.is_alive()
+
+
 def test_a_stalled_agent_holds_the_others_and_a_dead_one_does_not(caplog):
   caplog.set_level(python_logging.INFO)
   with replay_parts.Job() as job:
     fast, slow = (replay_parts.make_client(job.port, name, batch_size=4)
                   for name in ('fast', 'slow'))
-    replay_parts.insert(slow, _unrolls(range(4)))
-    thread = remote_parts.Thread(_insert_many, fast, 80, 4)
-    # It begins where the other one is. With the third batch it has to wait.
-    remote_parts.wait_until(lambda: job.num_inserted == 4 + 3 * 4)
+    thread = _hold(job, fast, slow)
     time.sleep(.3)
     assert job.num_inserted == 16 and thread.is_alive()
     assert fast.waits()[0].endswith('since other learners have inserted less')
-    # Each batch of the slow one lets the other insert one.
-    replay_parts.insert(slow, _unrolls(range(4)))
-    remote_parts.wait_until(lambda: job.num_inserted == 24)
-    time.sleep(.2)
-    assert job.num_inserted == 24 and thread.is_alive()
+    _assert_a_batch_lets_one_pass(job, slow, thread)
     slow.close()
     thread.result()
     assert job.num_inserted == 8 + 80
@@ -327,9 +337,7 @@ def test_who_is_held_is_held_still_when_its_connection_was_cut(monkeypatch):
   with replay_parts.Job() as job, remote_parts.Proxy(job.port) as proxy:
     fast = replay_parts.make_client(proxy.port, 'fast', batch_size=4)
     with replay_parts.client_of(job, 'slow', batch_size=4) as slow:
-      replay_parts.insert(slow, _unrolls(range(4)))
-      thread = remote_parts.Thread(_insert_many, fast, 80, 4)
-      remote_parts.wait_until(lambda: job.num_inserted == 4 + 3 * 4)
+      thread = _hold(job, fast, slow)
       proxy.cut()
       remote_parts.wait_until(
           lambda: job.service.take_gauges()['learners'] == 1)
@@ -337,10 +345,7 @@ def test_who_is_held_is_held_still_when_its_connection_was_cut(monkeypatch):
           lambda: job.service.take_gauges()['learners'] == 2)
       time.sleep(.3)
       assert job.num_inserted == 16 and thread.is_alive()
-      replay_parts.insert(slow, _unrolls(range(4)))
-      remote_parts.wait_until(lambda: job.num_inserted == 24)
-      time.sleep(.2)
-      assert job.num_inserted == 24 and thread.is_alive()
+      _assert_a_batch_lets_one_pass(job, slow, thread)
       fast.close()
 
 
@@ -350,17 +355,12 @@ def test_the_others_do_not_run_ahead_of_one_whose_connection_was_cut(
   with replay_parts.Job() as job, remote_parts.Proxy(job.port) as proxy:
     slow = replay_parts.make_client(proxy.port, 'slow', batch_size=4)
     with replay_parts.client_of(job, 'fast', batch_size=4) as fast:
-      replay_parts.insert(slow, _unrolls(range(4)))
-      thread = remote_parts.Thread(_insert_many, fast, 80, 4)
-      remote_parts.wait_until(lambda: job.num_inserted == 4 + 3 * 4)
+      thread = _hold(job, fast, slow)
       proxy.cut()
       time.sleep(.5)
       assert job.num_inserted == 16 and thread.is_alive()
       # It has as much to catch up with as before.
-      replay_parts.insert(slow, _unrolls(range(4)))
-      remote_parts.wait_until(lambda: job.num_inserted == 24)
-      time.sleep(.2)
-      assert job.num_inserted == 24 and thread.is_alive()
+      _assert_a_batch_lets_one_pass(job, slow, thread)
       slow.close()
 
 
