@@ -2,6 +2,7 @@ r"""Measures where a machine's time goes, and compares architectures.
 
     python -m scalable_agent.benchmark --level_name=pong
     python -m scalable_agent.benchmark --compare
+    python -m scalable_agent.benchmark --level_name=pong --part=learner
     python -m scalable_agent.benchmark --part=transport
     python -m scalable_agent.benchmark --part=replay
     python -m scalable_agent.benchmark --plan --cores=500 --gpus=1
@@ -14,8 +15,10 @@ The second runs batched A2C and IMPALA, as in the paper's Table 1, on one
 machine with the same work: on a level whose steps take the same time, and on
 one where they vary and resets are slow.
 
-The third measures what passes between actor jobs and a learner (`transport`),
-the fourth what a replay job serves to learners (`shared_replay`). The last
+The third measures updates and the policy with batches of several sizes
+(`batch_sizes`), the fourth what passes between actor jobs and a learner
+(`transport`), the fifth what a replay job serves to learners (`shared_replay`).
+The last
 measures the parts, the training loop and the transport, and says what a cluster
 of such cores would reach, and what limits it (`plan`).
 """
@@ -46,9 +49,16 @@ flags.DEFINE_float(
     'a fifth of it, or of one call of every connection; the whole loop takes '
     'twice that, and each batch of inference a quarter.', lower_bound=1e-3)
 flags.DEFINE_enum(
-    'part', 'all', ['all', 'transport', 'replay'], 'What to measure: the '
-    'training loop and all of its parts, the transport between actor jobs and '
-    'a learner, or what a replay job serves.')
+    'part', 'all', ['all', 'learner', 'transport', 'replay'], 'What to '
+    'measure: the training loop and all of its parts, updates and the policy '
+    'by batch size, the transport between actor jobs and a learner, or what a '
+    'replay job serves.')
+flags.DEFINE_list(
+    'batch_sizes', [], 'Unrolls per update to measure --part=learner with; '
+    'if it is not set, those of --batch_size.')
+flags.DEFINE_list(
+    'policy_batch_sizes', [str(2**i) for i in range(0, 11, 2)], 'Environments '
+    'that it measures the policy with, at a time.')
 flags.DEFINE_list(
     'connections', [str(count) for count in transport.CONNECTIONS],
     'Numbers of connections to measure the transport with.')
@@ -159,6 +169,17 @@ def _measure(config):
   return figures
 
 
+def _measure_batch_sizes():
+  """Measures updates and the policy by batch size; returns the figures."""
+  sizes = _counts('batch_sizes')
+  policy_sizes = _counts('policy_batch_sizes')
+  configs = [_config(dict(batch_size=size)) for size in sizes] or [_config()]
+  tensorflow_environment.load()
+  from scalable_agent.throughput import batch_sizes
+
+  return batch_sizes.measure(configs, policy_sizes, FLAGS.measure_secs)
+
+
 def _counts(flag):
   """The value of a flag that lists numbers."""
   for text in FLAGS[flag].value:
@@ -190,6 +211,8 @@ def main(argv):
       counts = _counts('connections'), _counts('unrolls_per_call')
       tensorflow_environment.load()
       figures = transport.measure_transport(FLAGS.measure_secs, *counts)
+    elif FLAGS.part == 'learner':
+      figures = _measure_batch_sizes()
     elif FLAGS.part == 'replay':
       figures = shared_replay.measure_shared_replay(
           FLAGS.measure_secs, FLAGS.learners, FLAGS.drawn)

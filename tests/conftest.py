@@ -18,9 +18,12 @@ import tensorflow as tf  # pylint: disable=g-import-not-at-top
 logging.set_verbosity(logging.INFO)  # As the binaries do.
 
 # Only possible before TensorFlow has used a device, hence not in a fixture. Two
-# CPUs are for the tests with replicas; without GPUs, because what is compared
-# here needs full float32 precision.
-tf.config.set_visible_devices([], 'GPU')
+# CPUs are for the tests with replicas. What is compared needs full float32
+# precision, so GPUs are hidden, or do without TensorFloat-32.
+if os.environ.get('GPU_TESTS') == '1':
+  tf.config.experimental.enable_tensor_float_32_execution(False)
+else:
+  tf.config.set_visible_devices([], 'GPU')
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices('CPU')[0],
     [tf.config.LogicalDeviceConfiguration()] * 2)

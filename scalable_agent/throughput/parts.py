@@ -188,6 +188,17 @@ def measure_inference(config, step_output, policy, agent, sizes, seconds):
 
 def measure_learner(config, step_output, agent, learner, seconds):
   """Updates alone, on a batch that stays there, a `machine.Measured`."""
+  placed = placed_batch(config, step_output, agent, learner)
+
+  def work():
+    learner.step(placed)
+    return config.frames_per_step
+
+  return machine.measure(work, seconds)
+
+
+def placed_batch(config, step_output, agent, learner):
+  """Returns a batch for `learner.step`, all of whose steps are the same."""
   zeros = trajectories.AgentOutput(
       np.int32(0), np.zeros([agent.num_actions], np.float32), np.float32(0))
   repeat = lambda a: np.repeat(
@@ -201,14 +212,7 @@ def measure_learner(config, step_output, agent, learner, seconds):
       policy_version=0)
   batch = trajectories.new_batch([unroll] * config.batch_size)
   batch.is_replayed[:] = np.arange(config.batch_size) >= config.num_new_unrolls
-  placed = learner.place(batch._replace(
-      unrolls=staging.stack_time_major(batch.unrolls)))
-
-  def work():
-    learner.step(placed)
-    return config.frames_per_step
-
-  return machine.measure(work, seconds)
+  return learner.place(staging.join(batch))
 
 
 class _RepeatingPool(environments.Pool):
@@ -249,6 +253,34 @@ def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
   Returns:
     A `machine.Measured`.
   """
+  with _data_path(config, pool, step_output, agent, learner, size) as take:
+    def work():
+      take()
+      return config.frames_per_step
+
+    return machine.measure(work, seconds)
+
+
+def measure_staged(config, pool, step_output, agent, learner, size, seconds):
+  """Measures updates on what the data path brings meanwhile.
+
+  Args:
+    As for `measure_data_path`.
+
+  Returns:
+    A `machine.Measured`.
+  """
+  with _data_path(config, pool, step_output, agent, learner, size) as take:
+    def work():
+      learner.step(take())
+      return config.frames_per_step
+
+    return machine.measure(work, seconds)
+
+
+@contextlib.contextmanager
+def _data_path(config, pool, step_output, agent, learner, size):
+  """Yields a function that returns the next batch, placed; see above."""
   output = trajectories.AgentOutput(
       np.zeros([size], np.int32),
       np.zeros([size, agent.num_actions], np.float32),
@@ -266,7 +298,8 @@ def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
   priorities = np.ones([config.batch_size], np.float32)
 
   def act():
-    with contextlib.suppress(staging.Closed):
+    # If this fails, who waits for unrolls is told.
+    with contextlib.closing(queue), contextlib.suppress(staging.Closed):
       times = timing.StageTimes()
       replay = _RepeatingPool(pool, pool.num_environments, step_output, size)
       actor.run_actor(replay, times, actor.Actor(
@@ -275,17 +308,16 @@ def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
           agent.initial_state(pool.num_environments), config.unroll_length,
           config.num_action_repeats, queue.put, lambda episode: None, times))
 
-  thread = threading.Thread(target=act)
-  thread.start()
-
-  def work():
-    keys, _ = area.get()
+  def take():
+    keys, placed = area.get()
     if has_priorities:
       source.update(keys, priorities)
-    return config.frames_per_step
+    return placed
 
+  thread = threading.Thread(target=act)
+  thread.start()
   try:
-    return machine.measure(work, seconds)
+    yield take
   finally:
     area.close()
     thread.join()

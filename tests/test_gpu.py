@@ -1,0 +1,128 @@
+"""On a GPU everything is as on the CPU, which all other tests compare on.
+
+    GPU_TESTS=1 python -m pytest tests/test_gpu.py
+"""
+
+import gc
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tree
+
+from scalable_agent import learner as learner_lib
+from scalable_agent import policy as policy_lib
+from scalable_agent import vtrace
+from scalable_agent.environments import StepOutput
+from tests import learners
+
+pytestmark = pytest.mark.skipif(
+    not tf.config.list_logical_devices('GPU'),
+    reason='needs a GPU and GPU_TESTS=1')
+
+_GPU, _CPU = '/gpu:0', '/cpu:0'
+
+
+def _make_learner(device, **kwargs):
+  return learners.make_learner(
+      strategy=learner_lib.create_strategy([device]), **kwargs)
+
+
+def _assert_updates_are_the_same(make_agent, make_batch, **kwargs):
+  """Logs and weights, after a few updates."""
+  on_cpu = _make_learner(_CPU, agent=make_agent())
+  on_gpu = _make_learner(_GPU, agent=make_agent(), **kwargs)
+  for seed in range(3):
+    expected, _ = on_cpu.step(on_cpu.place(make_batch(seed)))
+    actual, _ = on_gpu.step(on_gpu.place(make_batch(seed)))
+    for name, value in expected.items():
+      assert actual[name] == pytest.approx(value, 1e-3, 1e-4), name
+  for name, value in on_cpu.weights().items():
+    weight = on_gpu.weights()[name]
+    assert 'GPU' in weight.device
+    np.testing.assert_allclose(weight, value, 1e-3, 1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize('jit_compile', [False, True])
+@pytest.mark.parametrize('use_lstm', [False, True])
+@pytest.mark.parametrize('torso', ['vector', 'shallow', 'deep'])
+def test_updates_are_those_of_the_cpu(torso, use_lstm, jit_compile):
+  _assert_updates_are_the_same(
+      lambda: learners.make_agent(torso, use_lstm),
+      lambda seed: learners.make_batch(seed, torso, use_lstm),
+      jit_compile=jit_compile)
+
+
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_sparse_gradients_are_those_of_the_cpu(jit_compile):
+  words = [[1, 2, -1, -1, -1], [3, 3, 3, 999, 0], [-1] * 5, [2, 1, 7, 8, 9]]
+  _assert_updates_are_the_same(
+      learners.make_language_agent,
+      lambda seed: learners.with_words(learners.make_batch(seed), words),
+      jit_compile=jit_compile)
+
+
+@pytest.mark.parametrize('jit_compile', [False, True])
+@pytest.mark.parametrize('torso, frame', [
+    ('vector', ((4,), np.float32)), ('shallow', ((20, 20, 1), np.uint8))])
+@pytest.mark.parametrize('use_lstm', [False, True])
+def test_policy_is_that_of_the_cpu(torso, frame, use_lstm, jit_compile):
+  shape, dtype = frame
+  rng = np.random.default_rng(0)
+  agent = learners.make_agent(torso, use_lstm)
+  weights = agent.initial_params(0)
+  on_cpu = policy_lib.Policy(agent, weights, 1, 3, _CPU)
+  on_gpu = policy_lib.Policy(agent, weights, 1, 3, _GPU, jit_compile)
+  for size in (1, 3, 8):
+    inputs = (
+        np.zeros([size], np.int32),
+        StepOutput(
+            reward=rng.normal(size=size).astype(np.float32), info=(),
+            done=rng.random(size) < .3,
+            observation=(rng.integers(256, size=(size, *shape)).astype(dtype),)),
+        agent.initial_state(size))
+    (_, *expected), state, _ = on_cpu(*inputs)
+    (actions, *actual), next_state, _ = on_gpu(*inputs)
+    assert ((0 <= actions) & (actions < agent.num_actions)).all()
+    for one, other in zip(tree.flatten((actual, next_state)),
+                          tree.flatten((expected, state)), strict=True):
+      assert isinstance(one, np.ndarray)
+      np.testing.assert_allclose(one, other, 1e-3, 1e-3)
+
+
+@pytest.mark.parametrize('jit_compile', [False, True])
+def test_vtrace_is_that_of_the_cpu(jit_compile):
+  rng = np.random.default_rng(0)
+  normal = lambda *shape: rng.normal(size=shape).astype(np.float32)
+  inputs = dict(
+      log_rhos=normal(100, 32), discounts=rng.random((100, 32), np.float32),
+      rewards=normal(100, 32), values=normal(100, 32),
+      bootstrap_value=normal(32))
+  compute = tf.function(
+      vtrace.from_importance_weights, jit_compile=jit_compile)
+  with tf.device(_CPU):
+    expected = vtrace.from_importance_weights(**inputs)
+  with tf.device(_GPU):
+    actual = compute(**tree.map_structure(tf.constant, inputs))
+  for one, other in zip(actual, expected, strict=True):
+    np.testing.assert_allclose(one, other, 1e-4, 1e-4)
+
+
+def test_what_is_placed_outlives_the_arrays_it_came_from():
+  """A copy to a GPU may begin after the call that asks for it has returned."""
+  learner = _make_learner(_GPU, agent=learners.make_agent('shallow'))
+  batch = learners.make_batch(0, 'shallow')
+  frames = np.random.default_rng(0).integers(
+      256, size=(101, learners.B, 84, 84, 4)).astype(np.uint8)
+  for _ in range(20):
+    env_outputs = batch.unrolls.env_outputs._replace(
+        observation=(frames.copy(),))
+    (placed,) = learner.place(batch._replace(
+        unrolls=batch.unrolls._replace(env_outputs=env_outputs)))
+    del env_outputs
+    gc.collect()
+    overwritten = np.zeros_like(frames)
+    (placed_frames,) = placed.unrolls.env_outputs.observation
+    assert 'GPU' in placed_frames.device
+    np.testing.assert_array_equal(placed_frames, frames)
+    assert not overwritten.any()
