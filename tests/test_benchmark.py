@@ -11,6 +11,7 @@ import pytest
 
 from scalable_agent import benchmark
 from scalable_agent import config as config_lib
+from scalable_agent.throughput import batch_sizes
 from scalable_agent.throughput import bottleneck
 from scalable_agent.throughput import comparison as comparison_lib
 from scalable_agent.throughput import plan_costs
@@ -234,6 +235,8 @@ def test_plans_only_what_has_images(monkeypatch):
      '--json=/nonexistent/x.json cannot be written'),
     (['--level_name=pong', '--task=0'], 'leave --mode, --task and --job_name'),
     (['--plan', '--level_name=pong', '--mode=test'], 'leave --mode, --task'),
+    (['--part=learner', '--level_name=pong', '--batch_sizes=0'],
+     "--batch_sizes: '0'"),
     (['--part=transport', '--connections=4,x'], "--connections: 'x'"),
     (['--part=transport', '--unrolls_per_call=0'], "--unrolls_per_call: '0'")])
 def test_bad_flags_are_answered_in_one_line(arguments, answer):
@@ -270,6 +273,37 @@ def test_figures_that_cannot_be_written_leave_the_old_ones(
       benchmark.shared_replay, 'measure_shared_replay', lambda *_: dict(rate=1))
   _main('--part=replay', f'--json={path}')
   assert json.loads(path.read_text()) == dict(rate=1)
+
+
+def test_measures_updates_and_the_policy_by_batch_size(tmp_path, capsys):
+  path = tmp_path / 'figures.json'
+  _main('--part=learner', '--level_name=gym:CartPole-v1', '--num_actors=4',
+        '--batch_size=4', '--batch_sizes=2,6', '--policy_batch_sizes=1,8',
+        '--measure_secs=.1', f'--json={path}')
+  figures = json.loads(path.read_text())
+  assert list(figures) == [
+      'learner', 'inference_by_batch', 'machine', 'config']
+  assert list(figures['learner']) == ['2', '6']
+  for row in figures['learner'].values():
+    assert row['memory_mib'] is None
+    assert all(row[name] > 0 for name in ('alone', 'staged', 'first_update'))
+  assert list(figures['inference_by_batch']) == ['1', '8']
+  assert all(rate > 0 for rate in figures['inference_by_batch'].values())
+  _check_machine(figures['machine'])
+  printed = capsys.readouterr().out
+  assert 'MiB' not in printed
+  for name in ('learner, batch 2 ', 'learner, batch 6 ', 'inference, batch 8 '):
+    assert f'\n{name}' in '\n' + printed
+
+
+def test_updates_are_measured_at_the_runs_batch_size_by_itself(monkeypatch):
+  measured = []
+  monkeypatch.setattr(
+      batch_sizes, 'measure', lambda configs, *_: measured.extend(configs))
+  arguments = ('--part=learner', '--level_name=gym:CartPole-v1')
+  _main(*arguments, '--batch_size=6')
+  _main(*arguments, '--batch_size=6', '--batch_sizes=3')
+  assert [config.batch_size for config in measured] == [6, 3]
 
 
 @pytest.mark.parametrize('arguments, expected', [

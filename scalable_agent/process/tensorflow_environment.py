@@ -12,6 +12,7 @@ from scalable_agent.process import nvidia
 
 _NVIDIA_DRIVER = '/proc/driver/nvidia'
 _WARNINGS, _NOTHING = '1', '3'
+_DISABLE_PASSES = '--xla_disable_hlo_passes'
 
 
 def prepare():
@@ -27,6 +28,12 @@ def prepare():
   # they are the faster ones with AVX2 too.
   if platform.machine() == 'x86_64':
     os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
+  # XLA would have cuDNN add the bias to each convolution. For each, cuDNN then
+  # compiles kernels for 20 seconds, and has none without TensorFloat-32.
+  xla_flags = os.environ.get('XLA_FLAGS', '')
+  if _DISABLE_PASSES not in xla_flags:
+    os.environ['XLA_FLAGS'] = (
+        f'{xla_flags} {_DISABLE_PASSES}=cudnn-fused-convolution-rewriter'.strip())
   # Without a driver TensorFlow reports as errors that there is no GPU. What
   # does go wrong is raised in Python.
   os.environ.setdefault(

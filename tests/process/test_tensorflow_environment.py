@@ -42,6 +42,20 @@ def test_onednn_is_left_as_it_is_on_other_processors(environ, monkeypatch):
   assert 'TF_ENABLE_ONEDNN_OPTS' not in environ
 
 
+def test_xla_leaves_biases_to_itself(environ):
+  """Also where it has flags already, but not where they name passes."""
+  added = '--xla_disable_hlo_passes=cudnn-fused-convolution-rewriter'
+  tensorflow_environment.prepare()
+  assert environ['XLA_FLAGS'] == added
+  environ['XLA_FLAGS'] = '--xla_dump_to=/nowhere'
+  for _ in range(2):
+    tensorflow_environment.prepare()
+    assert environ['XLA_FLAGS'] == f'--xla_dump_to=/nowhere {added}'
+  environ['XLA_FLAGS'] = of_user = '--xla_disable_hlo_passes=dce'
+  tensorflow_environment.prepare()
+  assert environ['XLA_FLAGS'] == of_user
+
+
 @pytest.mark.parametrize('name', [
     *_NAMES, 'TF_CPP_MIN_LOG_LEVEL', 'TF_FORCE_GPU_ALLOW_GROWTH'])
 def test_what_the_user_has_set_stays(environ, name):
