@@ -10,14 +10,12 @@ from scalable_agent import config as config_lib
 from scalable_agent.process import nvidia
 
 Devices = collections.namedtuple(
-    'Devices', 'learner inference jit_compile_learner jit_compile_policy '
-    'num_parts', defaults=[1])
+    'Devices', 'learner inference jit_compile num_parts', defaults=[1])
 Devices.__doc__ = """Where things run.
 
   learner: A list of device names, one per replica.
   inference: The device name of the policy.
-  jit_compile_learner: Whether XLA compiles loss and gradients.
-  jit_compile_policy: Whether XLA compiles the policy.
+  jit_compile: Whether XLA compiles loss and gradients, and the policy.
   num_parts: Parts of a batch whose gradients a replica computes side by side,
     if the batch is large.
 """
@@ -41,8 +39,9 @@ def choose_devices(num_learner_devices, inference_device, xla,
       or as many of them as can share a batch evenly; or one CPU.
     inference_device: The policy's, 'cpu:0' or 'gpu:<i>'; '' means the
       learner's first.
-    xla: 'on', 'off' or 'auto', which is on with GPUs: on CPUs the kernels of
-      the plain graph are faster than XLA's on these networks.
+    xla: 'on', 'off' or 'auto', which is off: on CPUs the kernels of the plain
+      graph are faster than XLA's on these networks, and on a GPU XLA took
+      minutes to choose its own.
     intra_op_threads: Threads that share an operation on the CPU. 0 takes half
       of the cores if the learner runs there: with more, an operation of the
       policy waits while one of the learner, which is large, occupies them all.
@@ -89,10 +88,8 @@ def choose_devices(num_learner_devices, inference_device, xla,
   learner = (
       _learner_gpus(names, num_learner_devices, inference, batch_size) if gpus
       else _learner_cpus(num_learner_devices))
-  compiled = lambda device: xla == 'on' or (xla == 'auto' and 'gpu' in device)
-  inference = inference or learner[0]
   return Devices(
-      learner, inference, compiled(learner[0]), compiled(inference),
+      learner, inference or learner[0], jit_compile=xla == 'on',
       # On the CPU one operation after the other would leave cores idle.
       num_parts=1 if gpus else 2)
 

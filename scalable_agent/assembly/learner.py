@@ -43,7 +43,7 @@ def create_learner(config, agent, devices, strategy=None):
       gradient_norm_clip=config.gradient_norm_clip,
       target_update_period=(
           config.target_update_period if config.agent == 'reactor' else 0),
-      jit_compile=devices.jit_compile_learner,
+      jit_compile=devices.jit_compile,
       num_parts=_num_parts(config, agent, devices))
 
 
@@ -135,4 +135,4 @@ def _create_buffer(config, agent, devices, shared):
       shared or episode_buffer.EpisodeBuffer(
           config.replay_capacity, config.unroll_length, _replay_seed(config)),
       agent, config.unroll_length, devices.learner[0],
-      devices.jit_compile_learner)
+      devices.jit_compile)

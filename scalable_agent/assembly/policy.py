@@ -25,7 +25,7 @@ def create_policy(config, agent, devices, weights, version):
       # its learners.
       seed=seeds.derive(
           config.seed, seeds.ACTIONS, version, max(config.task, 0)),
-      device=devices.inference, jit_compile=devices.jit_compile_policy)
+      device=devices.inference, jit_compile=devices.jit_compile)
   return policy, dynamic_batching.batch_fn_with_options(
       config.inference_minimum_batch_size,
       config.inference_maximum_batch_size,

@@ -22,9 +22,9 @@ def create_workers(config, agent, devices, weights, version, seed):
   """
   policy = policy_lib.Policy(
       agent, weights, version, seed, devices.inference,
-      devices.jit_compile_policy)
+      devices.jit_compile)
   gradient_fn = a3c.make_gradient_fn(
       loss_assembly.create_loss_fn(config, agent), devices.inference,
-      devices.jit_compile_policy)
+      devices.jit_compile)
   return lambda fetch, put_unroll: a3c.Worker(
       policy.fork(), gradient_fn, fetch, put_unroll)

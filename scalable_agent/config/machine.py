@@ -15,7 +15,7 @@ class MachineSettings:
   """See the module."""
 
   xla: str = setting(
-      'auto', 'Whether XLA compiles the networks; auto does on GPUs.',
+      'auto', 'Whether XLA compiles the networks; auto does not.',
       settings.NOWHERE, choices=('auto', 'on', 'off'))
   num_learner_devices: int = setting(
       0, 'Devices that share a batch: GPUs, or logical CPUs where there is '

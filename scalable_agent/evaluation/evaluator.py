@@ -180,7 +180,7 @@ class Evaluator:
     if self._policy is None:
       self._policy = policy_lib.Policy(
           self._agent, due.weights, due.version, play.seed(self._config),
-          self._devices.inference, self._devices.jit_compile_policy)
+          self._devices.inference, self._devices.jit_compile)
     self._policy.update(due.weights, due.version)
     episodes = []
     for level_name in suites.level_names(self._config):

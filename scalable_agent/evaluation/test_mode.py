@@ -101,7 +101,7 @@ class _Tester:
     self._weights_hash = peers.weights_hash(trained.saved.weights)
     self._policy = policy_lib.Policy(
         self._agent, trained.saved.weights, trained.saved.steps,
-        play.seed(config), devices.inference, devices.jit_compile_policy)
+        play.seed(config), devices.inference, devices.jit_compile)
 
   def _act(self, *inputs):
     """Calls the policy, unless a signal says stop."""

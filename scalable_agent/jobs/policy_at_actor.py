@@ -93,7 +93,7 @@ class Actors:
             seed=seeds.derive(
                 self._config.seed, seeds.ACTIONS, self._client.session),
             device=self._devices.inference,
-            jit_compile=self._devices.jit_compile_policy)
+            jit_compile=self._devices.jit_compile)
       elif fetched:
         policy.update(*fetched)
 

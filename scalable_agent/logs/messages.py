@@ -102,7 +102,7 @@ def agent_and_files(config, network, num_parameters, devices, frames):
   agent = (config.architecture if config.agent == 'impala'
            else config.agent)
   network += ' with LSTM' if config.use_lstm else ''
-  xla = 'on' if devices.jit_compile_learner else 'off'
+  xla = 'on' if devices.jit_compile else 'off'
   return [
       f'Agent: {agent}, {network}, {num_parameters:,} '
       f'parameters; learner on {", ".join(devices.learner)}, policy on '

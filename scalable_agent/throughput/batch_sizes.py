@@ -50,7 +50,7 @@ def measure(configs, policy_sizes, seconds):
     weights = learner_assembly.create_learner(config, agent, devices).weights()
     policy = policy_lib.Policy(
         agent, weights, 0, config.seed, devices.inference,
-        devices.jit_compile_policy)
+        devices.jit_compile)
     logging.info('Measuring the policy for %g s', seconds / 4)
     by_batch = parts.measure_inference(
         config, step_output, policy, agent, policy_sizes, seconds / 4)

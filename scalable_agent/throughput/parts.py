@@ -77,7 +77,7 @@ def _measure_parts(config, seconds):
     learner = learner_assembly.create_learner(config, agent, devices)
     policy = policy_lib.Policy(
         agent, learner.weights(), 0, config.seed, devices.inference,
-        devices.jit_compile_policy)
+        devices.jit_compile)
     size = layout.maximum_batch_size
     sizes = sorted({2**i for i in range(layout.size.bit_length())} | {size})
     by_batch = measure_inference(

@@ -47,9 +47,9 @@ def _choose(count=0, inference='', xla='auto', threads=0, **kwargs):
 
 
 def test_a_cpu_shares_its_cores(machine):
-  assert _choose() == (['/cpu:0'], '/cpu:0', False, False, 2)
+  assert _choose() == (['/cpu:0'], '/cpu:0', False, 2)
   assert machine.threads == 4 and machine.logical == 1
-  assert _choose(xla='on') == (['/cpu:0'], '/cpu:0', True, True, 2)
+  assert _choose(xla='on') == (['/cpu:0'], '/cpu:0', True, 2)
   _choose(threads=7)
   assert machine.threads == 7
   _choose(has_policy=False)
@@ -68,7 +68,7 @@ def test_a_configuration_says_whether_there_is_a_policy(
       dict(level_name='pong', num_learner_devices=2, xla='on',
            inference_device='cpu:0', **values))
   assert tuple(devices.choose(config)) == (
-      ['/cpu:0', '/cpu:1'], '/cpu:0', True, True, 2)
+      ['/cpu:0', '/cpu:1'], '/cpu:0', True, 2)
   assert (machine.threads, machine.logical) == (threads, 2)
 
 
@@ -113,21 +113,21 @@ def test_replicas_without_gpus_are_logical_cpus(machine):
 
 
 @pytest.mark.parametrize('gpus, count, inference, expected', [
-    (1, 0, '', (['/gpu:0'], '/gpu:0', True, True)),
-    (2, 0, '', (['/gpu:0', '/gpu:1'], '/gpu:0', True, True)),
-    (2, 1, '', (['/gpu:0'], '/gpu:0', True, True)),
-    (1, 0, 'gpu:0', (['/gpu:0'], '/gpu:0', True, True)),
-    (2, 0, 'gpu:1', (['/gpu:0'], '/gpu:1', True, True)),
-    (2, 0, 'gpu:0', (['/gpu:1'], '/gpu:0', True, True)),
-    (2, 2, 'gpu:0', (['/gpu:1', '/gpu:0'], '/gpu:0', True, True)),
-    (2, 0, 'cpu:0', (['/gpu:0', '/gpu:1'], '/cpu:0', True, False)),
+    (1, 0, '', (['/gpu:0'], '/gpu:0')),
+    (2, 0, '', (['/gpu:0', '/gpu:1'], '/gpu:0')),
+    (2, 1, '', (['/gpu:0'], '/gpu:0')),
+    (1, 0, 'gpu:0', (['/gpu:0'], '/gpu:0')),
+    (2, 0, 'gpu:1', (['/gpu:0'], '/gpu:1')),
+    (2, 0, 'gpu:0', (['/gpu:1'], '/gpu:0')),
+    (2, 2, 'gpu:0', (['/gpu:1', '/gpu:0'], '/gpu:0')),
+    (2, 0, 'cpu:0', (['/gpu:0', '/gpu:1'], '/cpu:0')),
 ])
 def test_gpus(machine, gpus, count, inference, expected):
   machine.gpus = gpus
-  assert _choose(count, inference) == expected + (1,)
-  assert machine.growing == tuple(f'GPU:{i}' for i in range(gpus))
+  for xla, is_compiled in (('auto', False), ('on', True), ('off', False)):
+    assert _choose(count, inference, xla=xla) == expected + (is_compiled, 1)
+  assert machine.growing == tuple(f'GPU:{i}' for i in range(gpus)) * 3
   assert machine.threads == 0  # TensorFlow's own choice.
-  assert _choose(count, inference, xla='off')[2:] == (False, False, 1)
 
 
 @pytest.mark.parametrize('gpus, inference, batch_size, used', [

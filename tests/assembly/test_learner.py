@@ -112,7 +112,7 @@ def _learner(calls, monkeypatch, config, num_replicas=1, spec=None):
   agent = types.SimpleNamespace(
       observation_spec=(spec or ArraySpec((84, 84, 4), np.uint8),))
   devices = devices_assembly.Devices(
-      ['/cpu:0'] * num_replicas, '/cpu:0', True, False, num_parts=2)
+      ['/cpu:0'] * num_replicas, '/cpu:0', True, num_parts=2)
   learner_assembly.create_learner(config, agent, devices, 'strategy')
   args, kwargs = calls['Learner']
   assert args == (agent, 'loss', 'optimizer', 'strategy')
@@ -176,7 +176,7 @@ def test_no_two_policies_of_a_run_draw_the_same_actions(monkeypatch):
   found = []
   monkeypatch.setattr(policy_assembly.policy_lib, 'Policy',
                       lambda *args, seed, **kwargs: found.append(seed))
-  devices = devices_assembly.Devices(['/cpu:0'], '/cpu:0', False, False)
+  devices = devices_assembly.Devices(['/cpu:0'], '/cpu:0', False)
   for task in -1, 0, 1:
     config = config_lib.resolve(dict(
         level_name='pong', task=task, insecure_network=True,

@@ -21,7 +21,7 @@ from scalable_agent.process import threads
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
-_DEVICES = devices_assembly.Devices(['/cpu:0'], '/cpu:0', False, False)
+_DEVICES = devices_assembly.Devices(['/cpu:0'], '/cpu:0', False)
 _LEVEL = 'synthetic:step_ms=0,size=3,episode_steps=7'
 _TIMEOUT_SECONDS = 60.
 

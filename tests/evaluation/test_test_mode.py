@@ -77,7 +77,7 @@ def _save(config):
   agent = agent_assembly.create_agent(config, facts)
   learner = learner_assembly.create_learner(
       config, agent,
-      devices_assembly.Devices(['/cpu:0'], '/cpu:0', False, False))
+      devices_assembly.Devices(['/cpu:0'], '/cpu:0', False))
   checkpoint.Checkpointer(
       config.logdir, learner, config.to_json(), config.keep_checkpoints).save()
 

@@ -27,7 +27,7 @@ def make(logdir, mode='export', **settings):
   agent = agent_assembly.create_agent(config, facts)
   learner = learner_assembly.create_learner(
       config, agent,
-      devices_assembly.Devices(['/cpu:0'], '/cpu:0', False, False))
+      devices_assembly.Devices(['/cpu:0'], '/cpu:0', False))
   os.makedirs(logdir)
   logdir_lib.write(config, logdir_lib.facts_of(facts))
   checkpoint.Checkpointer(

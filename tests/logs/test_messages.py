@@ -113,7 +113,7 @@ def _config(**values):
            total_environment_frames=16_000, use_lstm=True), **values))
 
 
-_DEVICES = devices_lib.Devices(['/cpu:0', '/cpu:1'], '/cpu:0', True, False)
+_DEVICES = devices_lib.Devices(['/cpu:0', '/cpu:1'], '/cpu:0', True)
 
 
 def test_a_run_begins_with_three_lines():

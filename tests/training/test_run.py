@@ -31,7 +31,7 @@ from scalable_agent.training import run as run_lib
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
-_DEVICES = devices_lib.Devices(['/cpu:0'], '/cpu:0', False, False)
+_DEVICES = devices_lib.Devices(['/cpu:0'], '/cpu:0', False)
 
 
 def _make_config(logdir, *arguments):
