@@ -8,9 +8,11 @@ import sys
 from absl import flags
 from absl.testing import flagsaver
 import pytest
+import tensorflow as tf
 
 from scalable_agent import benchmark
 from scalable_agent import config as config_lib
+from scalable_agent import learner as learner_lib
 from scalable_agent.throughput import batch_sizes
 from scalable_agent.throughput import bottleneck
 from scalable_agent.throughput import comparison as comparison_lib
@@ -294,6 +296,24 @@ def test_measures_updates_and_the_policy_by_batch_size(tmp_path, capsys):
   assert 'MiB' not in printed
   for name in ('learner, batch 2 ', 'learner, batch 6 ', 'inference, batch 8 '):
     assert f'\n{name}' in '\n' + printed
+
+
+def test_a_batch_that_does_not_fit_is_answered_in_one_line(monkeypatch, capsys):
+  """After what did fit."""
+  step = learner_lib.Learner.step
+
+  def step_if_small(learner, placed):
+    if len(placed[0].is_replayed) > 1:
+      raise tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating')
+    return step(learner, placed)
+
+  monkeypatch.setattr(learner_lib.Learner, 'step', step_if_small)
+  with pytest.raises(SystemExit, match=(
+      '^Error: Updates on 4 unrolls need more memory than /cpu:0 has. Leave 4 '
+      'out of --batch_sizes.$')):
+    _main('--part=learner', '--level_name=gym:CartPole-v1', '--num_actors=2',
+          '--batch_sizes=1,4,1', '--measure_secs=.05')
+  assert 'learner, batch 1 ' in capsys.readouterr().out
 
 
 def test_updates_are_measured_at_the_runs_batch_size_by_itself(monkeypatch):

@@ -14,6 +14,7 @@ from scalable_agent import policy as policy_lib
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
+from scalable_agent.process import errors
 from scalable_agent.throughput import machine
 from scalable_agent.throughput import parts
 
@@ -31,6 +32,9 @@ def measure(configs, policy_sizes, seconds):
     A dict of `learner`, a dict of batch size to what `_measure_updates`
     returns; `inference_by_batch`, a dict of batch size to frames per second;
     and `machine` and `config`, of the first.
+
+  Raises:
+    Failure: A batch does not fit into the device's memory.
   """
   config = configs[0]
   devices = devices_assembly.choose(config)
@@ -43,7 +47,13 @@ def measure(configs, policy_sizes, seconds):
     for each in configs:
       logging.info('Measuring updates on %d unrolls for %g s', each.batch_size,
                    2 * seconds)
-      row = _measure_updates(each, devices, pool, step_output, seconds)
+      try:
+        row = _measure_updates(each, devices, pool, step_output, seconds)
+      except tf.errors.ResourceExhaustedError:
+        raise errors.Failure(
+            f'Updates on {each.batch_size} unrolls need more memory than '
+            f'{devices.learner[0]} has. Leave {each.batch_size} out of '
+            '--batch_sizes.') from None
       _print_updates(each.batch_size, row)
       updates[str(each.batch_size)] = row
     agent = agent_assembly.create_agent(config, pool)
