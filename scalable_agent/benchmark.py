@@ -17,10 +17,10 @@ one where they vary and resets are slow.
 
 The third measures updates and the policy with batches of several sizes
 (`batch_sizes`), the fourth what passes between actor jobs and a learner
-(`transport`), the fifth what a replay job serves to learners (`shared_replay`).
-The last
-measures the parts, the training loop and the transport, and says what a cluster
-of such cores would reach, and what limits it (`plan`).
+(`transport`), the fifth what a replay job serves to learners
+(`shared_replay`). The last measures the parts, the training loop and the
+transport, and says what a cluster of such cores would reach, and what limits it
+(`plan`).
 """
 
 import json
@@ -58,7 +58,7 @@ flags.DEFINE_list(
     'if it is not set, those of --batch_size.')
 flags.DEFINE_list(
     'policy_batch_sizes', [str(2**i) for i in range(0, 11, 2)], 'Environments '
-    'that it measures the policy with, at a time.')
+    'at a time to measure the policy of --part=learner with.')
 flags.DEFINE_list(
     'connections', [str(count) for count in transport.CONNECTIONS],
     'Numbers of connections to measure the transport with.')
@@ -94,7 +94,7 @@ flags.DEFINE_integer(
     'updates on cores.', lower_bound=0)
 flags.DEFINE_float(
     'gpu_rate', 0., 'Frames/s that updates reach on one of its GPUs, as '
-    '--part=learner says there. 0: unknown.', lower_bound=0.)
+    '--part=learner says there of updates with staging. 0: unknown.', lower_bound=0.)
 flags.DEFINE_float(
     'network_gbps', 10., 'Of each learner\'s machine, in 10^9 bits per second '
     'each way.', lower_bound=1e-3)
@@ -173,7 +173,11 @@ def _measure_batch_sizes():
   """Measures updates and the policy by batch size; returns the figures."""
   sizes = _counts('batch_sizes')
   policy_sizes = _counts('policy_batch_sizes')
-  configs = [_config(dict(batch_size=size)) for size in sizes] or [_config()]
+  config = _config()
+  configs = [
+      # As many environments with each size.
+      _config(dict(batch_size=size, num_actors=config.num_actors))
+      for size in sizes] or [config]
   tensorflow_environment.load()
   from scalable_agent.throughput import batch_sizes
 

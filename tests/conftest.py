@@ -10,7 +10,11 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 from scalable_agent.process import tensorflow_environment
 
-tensorflow_environment.prepare()
+_USES_GPUS = os.environ.get('GPU_TESTS') == '1'
+if _USES_GPUS:
+  tensorflow_environment.load()  # With the libraries that a GPU needs.
+else:
+  tensorflow_environment.prepare()
 
 from absl import logging  # pylint: disable=g-import-not-at-top
 import tensorflow as tf  # pylint: disable=g-import-not-at-top
@@ -20,7 +24,7 @@ logging.set_verbosity(logging.INFO)  # As the binaries do.
 # Only possible before TensorFlow has used a device, hence not in a fixture. Two
 # CPUs are for the tests with replicas. What is compared needs full float32
 # precision, so GPUs are hidden, or do without TensorFloat-32.
-if os.environ.get('GPU_TESTS') == '1':
+if _USES_GPUS:
   tf.config.experimental.enable_tensor_float_32_execution(False)
 else:
   tf.config.set_visible_devices([], 'GPU')

@@ -13,6 +13,7 @@ import tensorflow as tf
 from scalable_agent import benchmark
 from scalable_agent import config as config_lib
 from scalable_agent import learner as learner_lib
+from scalable_agent import policy as policy_lib
 from scalable_agent.throughput import batch_sizes
 from scalable_agent.throughput import bottleneck
 from scalable_agent.throughput import comparison as comparison_lib
@@ -284,7 +285,7 @@ def test_measures_updates_and_the_policy_by_batch_size(tmp_path, capsys):
         '--measure_secs=.1', f'--json={path}')
   figures = json.loads(path.read_text())
   assert list(figures) == [
-      'learner', 'inference_by_batch', 'machine', 'config']
+      'inference_by_batch', 'learner', 'machine', 'config']
   assert list(figures['learner']) == ['2', '6']
   for row in figures['learner'].values():
     assert row['memory_mib'] is None
@@ -298,22 +299,34 @@ def test_measures_updates_and_the_policy_by_batch_size(tmp_path, capsys):
     assert f'\n{name}' in '\n' + printed
 
 
-def test_a_batch_that_does_not_fit_is_answered_in_one_line(monkeypatch, capsys):
-  """After what did fit."""
-  step = learner_lib.Learner.step
+def test_what_does_not_fit_on_the_device_leaves_the_other_figures(
+    tmp_path, monkeypatch, capsys):
+  path = tmp_path / 'figures.json'
+  step, act = learner_lib.Learner.step, policy_lib.Policy.__call__
+  refusal = tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating')
 
   def step_if_small(learner, placed):
-    if len(placed[0].is_replayed) > 1:
-      raise tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating')
+    if sum(len(part.is_replayed) for part in placed) > 1:
+      raise refusal
     return step(learner, placed)
 
+  def act_if_small(policy, last_actions, *args):
+    if len(last_actions) > 2:
+      raise refusal
+    return act(policy, last_actions, *args)
+
   monkeypatch.setattr(learner_lib.Learner, 'step', step_if_small)
-  with pytest.raises(SystemExit, match=(
-      '^Error: Updates on 4 unrolls need more memory than /cpu:0 has. Leave 4 '
-      'out of --batch_sizes.$')):
-    _main('--part=learner', '--level_name=gym:CartPole-v1', '--num_actors=2',
-          '--batch_sizes=1,4,1', '--measure_secs=.05')
-  assert 'learner, batch 1 ' in capsys.readouterr().out
+  monkeypatch.setattr(policy_lib.Policy, '__call__', act_if_small)
+  _main('--part=learner', '--level_name=gym:CartPole-v1', '--num_actors=2',
+        '--batch_sizes=4,1', '--policy_batch_sizes=3,2', '--measure_secs=.05',
+        f'--json={path}')
+  figures = json.loads(path.read_text())
+  assert figures['learner']['4'] is None and figures['learner']['1']['alone'] > 0
+  assert figures['inference_by_batch']['3'] is None
+  assert figures['inference_by_batch']['2'] > 0
+  lines = capsys.readouterr().out.splitlines()
+  assert [line.split(' needs ')[-1] for line in lines[::2]] == [
+      'more memory than /cpu:0 has'] * 2
 
 
 def test_updates_are_measured_at_the_runs_batch_size_by_itself(monkeypatch):
@@ -324,6 +337,10 @@ def test_updates_are_measured_at_the_runs_batch_size_by_itself(monkeypatch):
   _main(*arguments, '--batch_size=6')
   _main(*arguments, '--batch_size=6', '--batch_sizes=3')
   assert [config.batch_size for config in measured] == [6, 3]
+  # What it is measured with does not depend on the other sizes.
+  measured.clear()
+  _main(*arguments, '--batch_size=8', '--batch_sizes=1,64')
+  assert len({config.num_actors for config in measured}) == 1
 
 
 @pytest.mark.parametrize('arguments, expected', [

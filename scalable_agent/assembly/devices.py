@@ -40,8 +40,8 @@ def choose_devices(num_learner_devices, inference_device, xla,
     inference_device: The policy's, 'cpu:0' or 'gpu:<i>'; '' means the
       learner's first.
     xla: 'on', 'off' or 'auto', which is off: on CPUs the kernels of the plain
-      graph are faster than XLA's on these networks, and on a GPU XLA took
-      minutes to choose its own.
+      graph are faster than XLA's on these networks, and on GPUs the first
+      update of compiled networks takes long.
     intra_op_threads: Threads that share an operation on the CPU. 0 takes half
       of the cores if the learner runs there: with more, an operation of the
       policy waits while one of the learner, which is large, occupies them all.

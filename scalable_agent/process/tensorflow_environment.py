@@ -13,10 +13,14 @@ from scalable_agent.process import nvidia
 _NVIDIA_DRIVER = '/proc/driver/nvidia'
 _WARNINGS, _NOTHING = '1', '3'
 _DISABLE_PASSES = '--xla_disable_hlo_passes'
+_FUSES_BIASES = 'cudnn-fused-convolution-rewriter'
 
 
 def prepare():
   """Sets environment variables, except those that the user has set.
+
+  What XLA is told is added to the user's XLA_FLAGS, unless they name passes or
+  a file.
 
   Call before TensorFlow loads. The processes that this one starts inherit them.
   """
@@ -30,10 +34,10 @@ def prepare():
     os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
   # XLA would have cuDNN add the bias to each convolution. For each, cuDNN then
   # compiles kernels for 20 seconds, and has none without TensorFloat-32.
-  xla_flags = os.environ.get('XLA_FLAGS', '')
-  if _DISABLE_PASSES not in xla_flags:
+  xla_flags = os.environ.get('XLA_FLAGS', '').strip()
+  if xla_flags[:1] in ('', '-') and _DISABLE_PASSES not in xla_flags:
     os.environ['XLA_FLAGS'] = (
-        f'{xla_flags} {_DISABLE_PASSES}=cudnn-fused-convolution-rewriter'.strip())
+        f'{xla_flags} {_DISABLE_PASSES}={_FUSES_BIASES}'.strip())
   # Without a driver TensorFlow reports as errors that there is no GPU. What
   # does go wrong is raised in Python.
   os.environ.setdefault(

@@ -12,78 +12,105 @@ import tensorflow as tf
 
 from scalable_agent import policy as policy_lib
 from scalable_agent.assembly import agent as agent_assembly
-from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
-from scalable_agent.process import errors
+from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.throughput import machine
 from scalable_agent.throughput import parts
 
 
 def measure(configs, policy_sizes, seconds):
-  """Measures updates, alone and with staging, and the policy; prints each.
+  """Measures the policy, and updates alone and with staging; prints each.
 
   Args:
-    configs: A list of `config.Config`s that differ in their batch size.
+    configs: A list of `config.Config`s, which differ in their batch size and
+      what follows from it.
     policy_sizes: Batch sizes to measure the policy with.
-    seconds: To measure updates for, twice for each size, and the policy for a
-      quarter of it.
+    seconds: To measure updates for, twice for each size; the policy is measured
+      for a quarter of it at each size.
 
   Returns:
-    A dict of `learner`, a dict of batch size to what `_measure_updates`
-    returns; `inference_by_batch`, a dict of batch size to frames per second;
-    and `machine` and `config`, of the first.
+    A dict of `inference_by_batch`, a dict of batch size to frames per second;
+    `learner`, a dict of batch size to what `_measure_updates` returns; and
+    `machine` and `config`, of the first. A batch that does not fit into the
+    device's memory has None.
 
   Raises:
-    Failure: A batch does not fit into the device's memory.
+    ConfigError: What a configuration holds does not fit into the machine's
+      memory.
   """
-  config = configs[0]
-  devices = devices_assembly.choose(config)
-  pool, *others = parts.make_pools(config)
+  pool, *others = parts.make_pools(configs[0])
   try:
     output = pool.recv()
     pool.send(output.ids, output.ids * 0)
     step_output = output.step_output
-    updates = {}
-    for each in configs:
-      logging.info('Measuring updates on %d unrolls for %g s', each.batch_size,
-                   2 * seconds)
-      try:
-        row = _measure_updates(each, devices, pool, step_output, seconds)
-      except tf.errors.ResourceExhaustedError:
-        raise errors.Failure(
-            f'Updates on {each.batch_size} unrolls need more memory than '
-            f'{devices.learner[0]} has. Leave {each.batch_size} out of '
-            '--batch_sizes.') from None
-      _print_updates(each.batch_size, row)
-      updates[str(each.batch_size)] = row
-    agent = agent_assembly.create_agent(config, pool)
-    weights = learner_assembly.create_learner(config, agent, devices).weights()
-    policy = policy_lib.Policy(
-        agent, weights, 0, config.seed, devices.inference,
-        devices.jit_compile)
-    logging.info('Measuring the policy for %g s', seconds / 4)
-    by_batch = parts.measure_inference(
-        config, step_output, policy, agent, policy_sizes, seconds / 4)
-    rates = {str(size): part.rate for size, part in by_batch.items()}
-    for size, rate in rates.items():
-      _print_rate(f'inference, batch {size}', rate)
+    for config in configs:
+      memory_assembly.check(
+          config, agent_assembly.create_agent(config, pool), pool)
     return dict(
-        learner=updates, inference_by_batch=rates,
-        machine=machine.describe(), config=dataclasses.asdict(config))
+        inference_by_batch=_measure_policy(
+            configs[0], pool, step_output, policy_sizes, seconds / 4),
+        learner={
+            str(config.batch_size): _measure_updates(
+                config, pool, step_output, seconds) for config in configs},
+        machine=machine.describe(), config=dataclasses.asdict(configs[0]))
   finally:
     for each in [pool, *others]:
       each.close()
 
 
-def _measure_updates(config, devices, pool, step_output, seconds):
+def _measure_policy(config, pool, step_output, sizes, seconds):
+  """Returns a dict of batch size to frames per second."""
+  logging.info('Measuring the policy for %g s at each batch size', seconds)
+  devices = parts.choose_devices(config)
+  agent = agent_assembly.create_agent(config, pool)
+  policy = policy_lib.Policy(
+      agent, agent.initial_params(config.seed), 0, config.seed,
+      devices.inference, devices.jit_compile)
+  rates = {}
+  for size in sizes:
+    name = f'inference, batch {size}'
+    try:
+      rate = parts.measure_inference(
+          config, step_output, policy, agent, [size], seconds)[size].rate
+    except tf.errors.ResourceExhaustedError:
+      rate = None
+      _print_too_large(name, devices.inference)
+    else:
+      _print_rate(name, rate)
+    rates[str(size)] = rate
+  return rates
+
+
+def _measure_updates(config, pool, step_output, seconds):
   """Measures updates with one batch size.
 
   Returns:
     A dict of `alone`, frames per second on a batch that stays on the device;
-    `staged`, on batches that are made of unrolls meanwhile; `first_update`,
-    the seconds that the first took, compilation included; and
-    `memory_mib`, of the device at the most, None on a CPU.
+    `staged`, on batches that are made of unrolls meanwhile; `first_update`, the
+    seconds that the first took, compilation included; and `memory_mib`, of the
+    learner's first GPU at the most, None on a CPU. None if the batch does not
+    fit.
   """
+  devices = parts.choose_devices(config)
+  name = f'learner, batch {config.batch_size}'
+  logging.info('Measuring updates on %d unrolls for %g s', config.batch_size,
+               2 * seconds)
+  try:
+    row = _measure_updates_on(devices, config, pool, step_output, seconds)
+  except tf.errors.ResourceExhaustedError:
+    _print_too_large(name, devices.learner[0])
+    return None
+  memory = row['memory_mib']
+  _print_rate(
+      name, row['alone'],
+      f' alone, {row["staged"]:.0f} with staging '
+      f'({100 * row["staged"] / row["alone"]:.1f} %); the first update took '
+      f'{row["first_update"]:.1f} s'
+      + ('' if memory is None else f'; {memory:.0f} MiB of the device'))
+  return row
+
+
+def _measure_updates_on(devices, config, pool, step_output, seconds):
   agent = agent_assembly.create_agent(config, pool)
   learner = learner_assembly.create_learner(config, agent, devices)
   device = devices.learner[0].lstrip('/').upper()
@@ -94,6 +121,7 @@ def _measure_updates(config, devices, pool, step_output, seconds):
   start = time.perf_counter()
   learner.step(placed)
   first_update = time.perf_counter() - start
+  del placed  # Else the device holds one batch more than in a run.
   alone = parts.measure_learner(config, step_output, agent, learner, seconds)
   staged = parts.measure_staged(
       config, pool, step_output, agent, learner, pool.num_environments, seconds)
@@ -107,11 +135,5 @@ def _print_rate(name, rate, more=''):
   print(f'{name:24s} {rate:10.0f} frames/s{more}', flush=True)
 
 
-def _print_updates(size, row):
-  memory = row['memory_mib']
-  _print_rate(
-      f'learner, batch {size}', row['alone'],
-      f' alone, {row["staged"]:.0f} with staging '
-      f'({100 * row["staged"] / row["alone"]:.1f} %); the first update took '
-      f'{row["first_update"]:.1f} s'
-      + ('' if memory is None else f'; {memory:.0f} MiB of the device'))
+def _print_too_large(name, device):
+  print(f'{name:24s} needs more memory than {device} has', flush=True)

@@ -63,9 +63,14 @@ def measure_parts(config, seconds):
     return executor.submit(_measure_parts, config, seconds).result()
 
 
-def _measure_parts(config, seconds):
-  devices = devices_assembly.choose(dataclasses.replace(
+def choose_devices(config):
+  """Chooses the devices of a part that may use all cores, a `Devices`."""
+  return devices_assembly.choose(dataclasses.replace(
       config, intra_op_threads=len(os.sched_getaffinity(0))))
+
+
+def _measure_parts(config, seconds):
+  devices = choose_devices(config)
   layout = suites.choose_layout(config, config.num_actors)
   pools = make_pools(config)
   try:
@@ -296,10 +301,10 @@ def _data_path(config, pool, step_output, agent, learner, size):
       source, config.batch_size,
       lambda batch: (batch.keys, learner.place(batch)))
   priorities = np.ones([config.batch_size], np.float32)
+  failures = []
 
   def act():
-    # If this fails, who waits for unrolls is told.
-    with contextlib.closing(queue), contextlib.suppress(staging.Closed):
+    try:
       times = timing.StageTimes()
       replay = _RepeatingPool(pool, pool.num_environments, step_output, size)
       actor.run_actor(replay, times, actor.Actor(
@@ -307,9 +312,19 @@ def _data_path(config, pool, step_output, agent, learner, size):
           lambda *unused_args: (output, state, versions),
           agent.initial_state(pool.num_environments), config.unroll_length,
           config.num_action_repeats, queue.put, lambda episode: None, times))
+    except staging.Closed:
+      pass
+    except BaseException as e:  # Raised in the thread that waits for unrolls.
+      failures.append(e)
+      queue.close()
 
   def take():
-    keys, placed = area.get()
+    try:
+      keys, placed = area.get()
+    except staging.Closed:
+      if failures:
+        raise failures[0]
+      raise
     if has_priorities:
       source.update(keys, priorities)
     return placed

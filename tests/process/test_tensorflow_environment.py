@@ -1,5 +1,7 @@
 """What TensorFlow is told before it is loaded, and what it is not to say."""
 
+import importlib.util
+import mmap
 import os
 import pathlib
 import platform
@@ -43,7 +45,7 @@ def test_onednn_is_left_as_it_is_on_other_processors(environ, monkeypatch):
 
 
 def test_xla_leaves_biases_to_itself(environ):
-  """Also where it has flags already, but not where they name passes."""
+  """Also where it has flags already, unless they name passes or a file."""
   added = '--xla_disable_hlo_passes=cudnn-fused-convolution-rewriter'
   tensorflow_environment.prepare()
   assert environ['XLA_FLAGS'] == added
@@ -51,9 +53,21 @@ def test_xla_leaves_biases_to_itself(environ):
   for _ in range(2):
     tensorflow_environment.prepare()
     assert environ['XLA_FLAGS'] == f'--xla_dump_to=/nowhere {added}'
-  environ['XLA_FLAGS'] = of_user = '--xla_disable_hlo_passes=dce'
-  tensorflow_environment.prepare()
-  assert environ['XLA_FLAGS'] == of_user
+  for of_user in ('--xla_disable_hlo_passes=dce', '/home/me/xla_flags'):
+    environ['XLA_FLAGS'] = of_user
+    tensorflow_environment.prepare()
+    assert environ['XLA_FLAGS'] == of_user
+
+
+def test_tensorflow_has_the_pass_of_xla_that_is_disabled():
+  """XLA ignores names that it does not know."""
+  folder = pathlib.Path(importlib.util.find_spec('tensorflow').origin).parent
+  library = next(folder.glob('libtensorflow_cc.so*'), None)
+  if library is None:
+    pytest.skip('TensorFlow has no library of that name here')
+  with open(library, 'rb') as f, mmap.mmap(
+      f.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    assert content.find(b'cudnn-fused-convolution-rewriter') >= 0
 
 
 @pytest.mark.parametrize('name', [

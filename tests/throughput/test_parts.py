@@ -76,6 +76,19 @@ _REACTOR = dict(
     unroll_length=4, replay_steps=2000, replay_min_steps=100)
 
 
+def _measure_data_path(values):
+  floats = np.zeros([4], np.float32)
+  step_output = StepOutput(
+      floats, StepOutputInfo(floats, np.zeros([4], np.int32)), floats > 0,
+      (np.zeros([4, 3], np.float32),))
+  return parts.measure_data_path(
+      _config(**values), types.SimpleNamespace(
+          num_environments=4, num_actions=2, level_names=['level']),
+      step_output, types.SimpleNamespace(
+          num_actions=2, initial_state=lambda size: ()),
+      types.SimpleNamespace(place=lambda batch: batch), size=2, seconds=.3)
+
+
 @pytest.mark.parametrize('values, has_priorities', [
     (_REACTOR, True), (dict(num_actors=4, batch_size=4), False)])
 def test_what_a_batch_takes_besides_its_update(
@@ -89,21 +102,24 @@ def test_what_a_batch_takes_besides_its_update(
     return sources[-1]
 
   monkeypatch.setattr(parts.learner_assembly, 'create_source', create_and_note)
-  floats = np.zeros([4], np.float32)
-  step_output = StepOutput(
-      floats, StepOutputInfo(floats, np.zeros([4], np.int32)), floats > 0,
-      (np.zeros([4, 3], np.float32),))
-  measured = parts.measure_data_path(
-      _config(**values), types.SimpleNamespace(
-          num_environments=4, num_actions=2, level_names=['level']),
-      step_output, types.SimpleNamespace(
-          num_actions=2, initial_state=lambda size: ()),
-      types.SimpleNamespace(place=lambda batch: batch), size=2, seconds=.3)
-  assert measured.rate > 0
+  assert _measure_data_path(values).rate > 0
   (source,) = sources
   assert hasattr(source, 'update') == has_priorities
   if has_priorities:
     assert source.take_gauges()['known_priorities'] > .1
+
+
+@pytest.mark.usefixtures('bounded')
+def test_what_stops_the_data_path_is_raised_where_a_batch_is_awaited(
+    monkeypatch):
+  def act(*unused_args):
+    raise MemoryError('no unroll')
+
+  monkeypatch.setattr(parts.actor, 'run_actor', act)
+  count = threading.active_count()
+  with pytest.raises(MemoryError, match='^no unroll$'):
+    _measure_data_path(dict(num_actors=4, batch_size=4))
+  assert threading.active_count() == count
 
 
 def test_a_comparison_that_fails_closes_its_pools(monkeypatch):
