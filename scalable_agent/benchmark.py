@@ -93,8 +93,9 @@ flags.DEFINE_integer(
     'gpus', 0, 'Its GPUs, one for each learner. With 0, one learner makes its '
     'updates on cores.', lower_bound=0)
 flags.DEFINE_float(
-    'gpu_rate', 0., 'Frames/s that updates reach on one of its GPUs, as '
-    '--part=learner says there of updates with staging. 0: unknown.', lower_bound=0.)
+    'gpu_rate', 0., 'Frames/s that updates reach on one of its GPUs, '
+    'as --part=learner says there of those with staging. 0: unknown.',
+    lower_bound=0.)
 flags.DEFINE_float(
     'network_gbps', 10., 'Of each learner\'s machine, in 10^9 bits per second '
     'each way.', lower_bound=1e-3)
