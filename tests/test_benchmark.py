@@ -393,7 +393,8 @@ def _figures(cores=1., wait=.5, environments=.3, inference=.3):
     (_figures(cores=3.9), ('CPU', '3.9 of 4', 'inference')),
     (_figures(wait=.01), ('The learner', '--num_learner_devices')),
     (_figures(environments=.8), ('0.8 s', 'environments', '--num_actors')),
-    (_figures(inference=.7), ('0.7 s', 'inference', '--pool_batch_size'))])
+    (_figures(inference=.7), (
+        '0.7 s', 'inference', '--num_pools', '--pool_batch_size'))])
 def test_advice_names_what_limits_and_a_flag(figures, stated):
   resources = dict(environments='cpu', inference='cpu', learner='cpu')
   text = bottleneck.advice(figures, resources, 4)

@@ -52,7 +52,8 @@ def advice(figures, resources, num_cores):
   slowest = min(rates, key=rates.get)
   flag = dict(
       environments='--num_actors or --environment_threads, or more cores',
-      inference='--pool_batch_size (larger batches) or --num_actors',
+      inference='--num_pools (more threads that act), or --pool_batch_size or '
+                '--num_actors (larger batches)',
       learner='--batch_size, --num_learner_devices or a smaller --network')
   if figures['cores'] > .85 * num_cores:
     return (f'The CPU is: {figures["cores"]:.1f} of {num_cores} cores are '
