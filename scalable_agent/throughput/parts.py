@@ -4,7 +4,6 @@ All rates are environment frames per second.
 """
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import multiprocessing
 import os
@@ -258,12 +257,9 @@ def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
   Returns:
     A `machine.Measured`.
   """
-  with _data_path(config, pool, step_output, agent, learner, size) as take:
-    def work():
-      take()
-      return config.frames_per_step
-
-    return machine.measure(work, seconds)
+  return _measure_batches(
+      lambda placed: None, config, pool, step_output, agent, learner, size,
+      seconds)
 
 
 def measure_staged(config, pool, step_output, agent, learner, size, seconds):
@@ -275,17 +271,13 @@ def measure_staged(config, pool, step_output, agent, learner, size, seconds):
   Returns:
     A `machine.Measured`.
   """
-  with _data_path(config, pool, step_output, agent, learner, size) as take:
-    def work():
-      learner.step(take())
-      return config.frames_per_step
-
-    return machine.measure(work, seconds)
+  return _measure_batches(
+      learner.step, config, pool, step_output, agent, learner, size, seconds)
 
 
-@contextlib.contextmanager
-def _data_path(config, pool, step_output, agent, learner, size):
-  """Yields a function that returns the next batch, placed; see above."""
+def _measure_batches(
+    use, config, pool, step_output, agent, learner, size, seconds):
+  """Measures the data path, each of whose placed batches `use` is given."""
   output = trajectories.AgentOutput(
       np.zeros([size], np.int32),
       np.zeros([size, agent.num_actions], np.float32),
@@ -318,7 +310,7 @@ def _data_path(config, pool, step_output, agent, learner, size):
       failures.append(e)
       queue.close()
 
-  def take():
+  def work():
     try:
       keys, placed = area.get()
     except staging.Closed:
@@ -327,12 +319,13 @@ def _data_path(config, pool, step_output, agent, learner, size):
       raise
     if has_priorities:
       source.update(keys, priorities)
-    return placed
+    use(placed)
+    return config.frames_per_step
 
   thread = threading.Thread(target=act)
   thread.start()
   try:
-    yield take
+    return machine.measure(work, seconds)
   finally:
     area.close()
     thread.join()
