@@ -69,9 +69,9 @@ flags.DEFINE_integer(
     'learners', shared_replay.NUM_LEARNERS, 'Learners that --part=replay '
     'serves.', lower_bound=1)
 flags.DEFINE_integer(
-    'drawn', 0, 'Unrolls that each of them draws at a time; 0 takes those of '
-    'LASER, 123 for Atari and 28 for DeepMind Lab.', lower_bound=0,
-    upper_bound=shared_replay.MAX_DRAWN)
+    'drawn', 0, 'Unrolls that each learner of --part=replay draws at a time; '
+    '0 takes those of LASER, 123 for Atari and 28 for DeepMind Lab.',
+    lower_bound=0, upper_bound=shared_replay.MAX_DRAWN)
 flags.DEFINE_string('json', '', 'File to write the figures to as JSON.')
 flags.DEFINE_bool(
     'compare', False, 'Compare batched A2C and IMPALA on --compare_levels '
@@ -90,15 +90,15 @@ flags.DEFINE_integer(
     'cores', 500, 'Cores of the cluster to plan, like those of this machine.',
     lower_bound=1)
 flags.DEFINE_integer(
-    'gpus', 0, 'Its GPUs, one for each learner. With 0, one learner makes its '
-    'updates on cores.', lower_bound=0)
+    'gpus', 0, 'GPUs of the cluster to plan, one for each learner. With 0, one '
+    'learner makes its updates on cores.', lower_bound=0)
 flags.DEFINE_float(
-    'gpu_rate', 0., 'Frames/s that updates reach on one of its GPUs, '
-    'as --part=learner says there of those with staging. 0: unknown.',
+    'gpu_rate', 0., 'Frames/s that updates reach on one GPU of the cluster to '
+    'plan, as --part=learner says there of those with staging. 0: unknown.',
     lower_bound=0.)
 flags.DEFINE_float(
-    'network_gbps', 10., 'Of each learner\'s machine, in 10^9 bits per second '
-    'each way.', lower_bound=1e-3)
+    'network_gbps', 10., 'Network of each learner\'s machine of the cluster to '
+    'plan, in 10^9 bits per second each way.', lower_bound=1e-3)
 
 
 def _config(changes=()):
