@@ -6,12 +6,15 @@ import textwrap
 
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
+from matplotlib import transforms
 import numpy as np
 
 from scalable_agent.results import curves
 
 _SIZE = (7, 4.5)
 _ALPHA = .15
+# From the axis down to the names, in points: its numbers and label are between.
+_NAMES_BELOW = 36
 # Longer names are broken into lines.
 _NAME_LENGTH = 80
 # Longer names have no other beside them.
@@ -30,16 +33,19 @@ def _axis(title, x_label, y_label):
 
 
 def _to_png(figure, axis):
+  figure.tight_layout()
   lines, names = axis.get_legend_handles_labels()
   if lines:
-    # Below the picture, where it covers no curve.
+    # Below the picture, where it covers no curve, however many names there are.
+    below = transforms.ScaledTranslation(
+        0, -_NAMES_BELOW / 72, figure.dpi_scale_trans)
     legend = axis.legend(
         lines, [textwrap.fill(name, _NAME_LENGTH) for name in names],
-        fontsize='small', loc='upper center', bbox_to_anchor=(.5, -.15),
+        fontsize='small', loc='upper center', bbox_to_anchor=(.5, 0),
+        bbox_transform=axis.transAxes + below,
         ncols=2 if max(map(len, names)) <= _HALF_LENGTH else 1)
     for text in legend.get_texts():
       text.set_parse_math(False)
-  figure.tight_layout()
   png = io.BytesIO()
   figure.savefig(png, format='png', dpi=100, bbox_inches='tight')
   return png.getvalue()
