@@ -1,8 +1,17 @@
-"""The link of an actor job that has the policy to its learner."""
+"""What actor jobs that have the policy share: a link to their learner, threads.
+"""
 
 import queue as queue_lib
 
+from absl import logging
+
+from scalable_agent import actor
+from scalable_agent.assembly import agent as agent_assembly
+from scalable_agent.assembly import devices as devices_lib
 from scalable_agent.jobs import messages
+from scalable_agent.process import memory
+from scalable_agent.process import threads
+from scalable_agent.process import timing
 from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import protocol
 
@@ -11,7 +20,7 @@ from scalable_agent.remote import protocol
 _REPORT_SECONDS = 2.
 
 
-def make_client(config, agent, pools, address, security):
+def _make_client(config, agent, pools, address, security):
   """Makes the client.
 
   Args:
@@ -54,3 +63,66 @@ class EpisodeReports:
       # Even if there are none, so that the learner hears of this actor, and
       # this actor of the end, however long an unroll takes.
       client.put_episodes(episodes)
+
+
+class Actors:
+  """The threads of an actor job that has the policy.
+
+  A subclass says what acts, and calls `_start` when it can.
+  """
+
+  # What the job sends to the learner.
+  _SENDS = 'unrolls'
+
+  def __init__(self, config, pools, address, security):
+    """Makes what the threads need, and starts none.
+
+    Args:
+      config: A `config.Config`.
+      pools: A list of `environments.Pool`s, closed by `close`.
+      address: 'host:port' of the learner.
+      security: A `security.Security`.
+    """
+    memory.keep_freed_memory()
+    self._config = config
+    # Others of its kind have the other cores.
+    self._devices = devices_lib.choose_devices(
+        1, 'cpu:0', config.xla, config.intra_op_threads or 1)
+    self._agent = agent_assembly.create_agent(config, pools[0])
+    self._times = timing.StageTimes()
+    self._reports = EpisodeReports()
+    self._client = _make_client(config, self._agent, pools, address, security)
+
+  def _start(self, pools, *others):
+    """Starts to act.
+
+    Args:
+      pools: As above.
+      *others: `threads.CheckedThreads`, which `close` closes first.
+    """
+    self._threads = [
+        *others,
+        threads.CheckedThreads(pools, self._act),
+        threads.CheckedThreads([self._client], self._reports.send, 'reporter')]
+
+  def _act(self, pool):
+    actor.run_actor(pool, self._times, self._make_actor(pool))
+
+  def _make_actor(self, pool):
+    """Returns the `actor.Actor` of a pool."""
+    raise NotImplementedError
+
+  def check(self):
+    """Raises what ended a thread, if something did."""
+    for group in self._threads:
+      group.check()
+
+  def close(self):
+    """Ends the threads."""
+    self._client.close()
+    for group in self._threads:
+      group.close()
+    if self._client.num_dropped:
+      logging.info('%d %s were begun with the weights of a learner that is '
+                   'gone, and were dropped.', self._client.num_dropped,
+                   self._SENDS)
