@@ -5,7 +5,7 @@
 
 Prints one line, and exits with 0 if all is well:
 
-* An actor is connected to its learner.
+* An actor is connected to its learner, which begins with its first output.
 * A learner listens for actors and, while some are connected, trains.
 * A replay job listens for learners.
 * A run without jobs trains.

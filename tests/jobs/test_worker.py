@@ -35,10 +35,10 @@ _FACTS = types.SimpleNamespace(
     observation_spec=(environments.ArraySpec((4,), np.dtype(np.float32)),))
 
 
-def _config(**values):
+def _config(architecture='a3c', **values):
   return config_lib.resolve(dict(
-      values, level_name=_LEVEL, architecture='a3c', task=0, batch_size=1,
-      network='vector', unroll_length=_LENGTH))
+      values, level_name=_LEVEL, architecture=architecture, task=0,
+      batch_size=1, network='vector', unroll_length=_LENGTH))
 
 
 class _Pool(environments.Pool):
@@ -74,12 +74,12 @@ class _Pool(environments.Pool):
 
 
 @contextlib.contextmanager
-def _serving(agent, weights, version, port=0):
+def _serving(agent, weights, version, port=0, architecture='a3c'):
   """A life of a learner: yields its server, and the queue of gradients."""
   queue = staging.TrajectoryQueue(4)
   server = actor_server.ActorServer(
-      _config(), _FACTS, f'127.0.0.1:{port}', _SECURITY, agent, None, queue.put,
-      lambda episode: None, timing.StageTimes())
+      _config(architecture), _FACTS, f'127.0.0.1:{port}', _SECURITY, agent,
+      None, queue.put, lambda episode: None, timing.StageTimes())
   server.publish(weights, version)
   try:
     yield server, queue
