@@ -5,15 +5,16 @@
 
 Prints one line, and exits with 0 if all is well:
 
-* An actor is connected to its learner, which begins with its first output.
+* An actor is connected to its learner, from its environments' first output on.
 * A learner listens for actors and, while some are connected, trains.
 * A replay job listens for learners.
 * A run without jobs trains.
 
-What trains writes `metrics.jsonl`. If that is older than the longest wait for a
-batch (--batch_timeout_secs), the run should have ended by itself, and hangs.
-Two things may take longer: Reactor first fills its replay, and a run that is
-trained may end with an evaluation.
+What trains writes `metrics.jsonl`. While there is no update to make, as without
+actors, it renews the time of its `lock`. If both are older than the longest
+wait for a batch (--batch_timeout_secs), the run should have ended by itself,
+and hangs.
+Only the evaluation at the end of a run may take longer.
 Linux only: all is read in /proc.
 """
 
@@ -26,6 +27,7 @@ from absl import flags
 
 from scalable_agent import experiment
 from scalable_agent.sweeps import run_processes
+from scalable_agent.training import logdir
 
 _LISTENS, _CONNECTED = '0A', '01'  # In /proc/net/tcp.
 
@@ -64,9 +66,9 @@ def find_sockets(proc='/proc'):
 
 
 def find_silence(config, process):
-  """Returns for how long a job has not written `metrics.jsonl`, in seconds.
+  """Returns for how long a job has done neither, in seconds; see the module.
 
-  0 while it does what may take longer; see the module.
+  0 while it does what may take longer.
 
   Args:
     config: The job's `config.Config`.
@@ -78,14 +80,12 @@ def find_silence(config, process):
     began = int(f.read().rpartition(')')[2].split()[19])
   runs = time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf(
       'SC_CLK_TCK')
-  metrics = os.path.join(config.logdir, 'metrics.jsonl')
-  written = os.path.getmtime(metrics) if os.path.exists(metrics) else 0.
-  silence = time.time() - written
-  if silence > runs and config.frames_before_updates:
-    return 0.  # Its replay fills; if that stops, the run ends by itself.
   if run_processes.is_trained(config):
     return 0.  # What is left is an evaluation.
-  return min(silence, runs)
+  paths = (os.path.join(config.logdir, name)
+           for name in ('metrics.jsonl', logdir.LOCK_FILE))
+  return min([runs, *(time.time() - os.path.getmtime(path)
+                      for path in paths if os.path.exists(path))])
 
 
 def find_problem(config, sockets, silent_seconds):

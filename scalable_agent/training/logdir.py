@@ -101,6 +101,16 @@ def _lock(logdir):
         '--logdir.') from e
 
 
+def note_wait(logdir):
+  """Notes that the run that has the lock has no update to make now.
+
+  The note is the time of the lock. For `launch/health.py` it is as good as that
+  of an update.
+  """
+  with contextlib.suppress(OSError):
+    os.utime(os.path.join(logdir, LOCK_FILE))
+
+
 def write(config, facts):
   """Writes `config.json`, which marks the directory as this run's.
 

@@ -127,6 +127,8 @@ def loop(config, run, peers, stop, progress):
     if verdict.stops:
       break
     if not verdict.trains:
+      if staged is not None:
+        run.note_wait()  # For the batch of another.
       continue
     logs = run.train_on(staged)
     skipped_in_a_row = skipped_in_a_row + 1 if logs['skipped'] else 0

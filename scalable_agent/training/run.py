@@ -29,6 +29,8 @@ from scalable_agent.training import saver
 
 # Episodes to film over a run, and one at its start.
 _FILMS = 20
+# Less than what the health check allows on top, --log_interval_secs by default.
+_NOTE_SECONDS = 5.
 
 
 class TrainingError(errors.Failure):
@@ -122,6 +124,7 @@ class Run:
     self._actors.publish(weights, steps)
     self._saved_time = time.monotonic()
     self._waited = timing.Waited()
+    self._noted_time = -math.inf
     self._has_begun = False
     self._films = -1
 
@@ -207,6 +210,7 @@ class Run:
     if not self._actors.are_expected() or (
         self._fill_watch and self._fill_watch.has_grown()):
       self._waited.reset()
+      self.note_wait()
     self._replay_watch.check()
     waited = self._waited.seconds()
     if waited > self._config.batch_timeout_secs:
@@ -216,6 +220,13 @@ class Run:
               self._replay_watch.complaint() or
               f'{len(self.queue)} are in the queue. The environments are '
               'stuck, or too slow for this limit') + '.')
+
+  def note_wait(self):
+    """Notes for the health check that there is no update to make now."""
+    now = time.monotonic()
+    if self._saver and now - self._noted_time >= _NOTE_SECONDS:
+      self._noted_time = now
+      logdir.note_wait(self._config.logdir)
 
   def train_on(self, staged):
     """Updates the weights, and gives them to the actors.

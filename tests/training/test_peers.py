@@ -67,6 +67,7 @@ class _FakeRun:
     self.times = timing.StageTimes()
     self.trained = []
     self.written = []
+    self.num_noted = 0
     self.num_steps = 0
 
   @property
@@ -82,6 +83,9 @@ class _FakeRun:
     if isinstance(batch, Exception):
       raise batch
     return batch
+
+  def note_wait(self):
+    self.num_noted += 1
 
   def train_on(self, batch):
     self.trained.append(batch)
@@ -159,9 +163,12 @@ def test_a_signal_ends_a_learner_before_it_waits_for_others(
 
 def test_an_update_waits_for_all_and_loses_no_batch():
   late = {0: [1, None, 2, 3], 1: [None, None, 1, 2, None, 3], 2: [1, 2, 3]}
+  runs = [_FakeRun(late[task]) for task in range(_NUM_LEARNERS)]
   results = _together(lambda task, peers: _learn(
-      peers, _FakeRun(late[task]), threading.Event(), 3))
+      peers, runs[task], threading.Event(), 3))
   assert results == [([1, 2, 3], None)] * _NUM_LEARNERS
+  # What one without a batch has to note, it notes while it waits for that.
+  assert [run.num_noted for run in runs] == [3, 1, 4]
 
 
 @pytest.mark.parametrize('has_batch', [True, False])

@@ -355,6 +355,23 @@ def test_a_run_without_batches_ends(tmp_path):
     run.close()
 
 
+@pytest.mark.parametrize('is_expected', [True, False])
+def test_the_lock_is_as_new_as_the_last_wait_for_nothing(
+    tmp_path, monkeypatch, is_expected):
+  """Which tells the health check that the run does not hang."""
+  lock = tmp_path / 'lock'
+  lock.write_text('')
+  os.utime(lock, (0, 0))
+  run, _ = _make_run(
+      tmp_path, '--level_name=synthetic:step_ms=2000,size=3,episode_steps=7')
+  try:
+    monkeypatch.setattr(run._actors, 'are_expected', lambda: is_expected)
+    assert run.next_batch(signals.Stop(), seconds=1.) is None
+    assert (time.time() - lock.stat().st_mtime < 60.) == (not is_expected)
+  finally:
+    run.close()
+
+
 def test_while_replay_fills_nobody_waits(tmp_path, monkeypatch, caplog):
   """Eight unrolls a second, of which the first update needs 40."""
   monkeypatch.setattr(replay_watch, '_FILL_LOG_SECONDS', 1.)
