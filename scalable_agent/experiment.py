@@ -137,9 +137,9 @@ def main(argv):
     with signals.stop_on_signals(
         'saving and stopping' if config.writes_logdir else 'stopping') as stop:
       if config.mode == 'test':
-        status = _test(config, stop)
+        _test(config, stop)
       elif config.mode == 'export':
-        _export(config)
+        _export(config, stop)
       elif config.mode == 'check':
         status = _check(config, stop)
       elif config.is_actor_job:
@@ -150,6 +150,8 @@ def main(argv):
         _learn(config, stop)
   except (config_lib.ConfigError, PoolError, errors.Failure) as e:
     _exit(1, at_once, e)
+  except signals.Interrupted:
+    status = stop.exit_status
   except KeyboardInterrupt:
     _exit(130, at_once)
   if at_once or status:
@@ -179,17 +181,14 @@ def _learn(config, stop):
 def _test(config, stop):
   tensorflow_environment.load()
   from scalable_agent.evaluation import test_mode
-  try:
-    test_mode.test(config, stop)
-  except test_mode.Stopped:
-    return stop.exit_status
-  return 0
+  test_mode.test(config, stop)
 
 
-def _export(config):
+def _export(config, stop):
   tensorflow_environment.load()
   from scalable_agent.evaluation import export
-  print(export.export(config))
+  with stop.interrupting():
+    print(export.export(config))
 
 
 def _check(config, stop):

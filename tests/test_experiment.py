@@ -25,12 +25,15 @@ pytest.importorskip('ale_py')
 pytest.importorskip('gymnasium')
 
 from scalable_agent import config as config_lib
+from scalable_agent import environments
 from scalable_agent import experiment
 from scalable_agent import learner
 from scalable_agent import policy
+from scalable_agent import suites
 from scalable_agent.files import open_files
 from scalable_agent.process import progress
 from tests import preloaded
+from tests.evaluation import trained_runs
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _MODULE = 'scalable_agent.experiment'
@@ -620,6 +623,30 @@ def test_a_signal_is_heeded_while_an_environment_is_made(tmp_path):
     assert program.wait(_STOP_SECONDS) == 0, program.output()[-4000:]
     assert program.processes() == []
   assert 'Traceback' not in program.output()
+
+
+@pytest.mark.parametrize('slow, code, flag', [
+    ('make_pools', 143, '--mode=check'),
+    ('find_facts', 143, '--mode=test'),
+    ('find_facts', 143, '--mode=export'),
+    ('find_facts', 0, '--evaluate_every_frames=1000')])
+def test_a_signal_is_heeded_while_levels_are_tried(
+    slow, code, flag, run_main, tmp_path, monkeypatch):
+  """Which may take as long, before there is anything to stop."""
+  logdir = tmp_path / 'run'
+  trained_runs.make(logdir, level_name='gym:CartPole-v1')
+  before = _contents(logdir)
+
+  def start(*unused_args):
+    signal.raise_signal(signal.SIGTERM)
+    raise environments.PoolError('it was waited for')
+
+  monkeypatch.setattr(suites, slow, start)
+  result = run_main(f'--logdir={logdir}', '--level_name=gym:CartPole-v1',
+                    '--num_actors=1', '--batch_size=1', flag)
+  assert result.code == code, result
+  assert 'it was waited for' not in result.errors
+  assert _contents(logdir).items() <= before.items() | {('lock', b'')}
 
 
 # -- Checkpoints --------------------------------------------------------------

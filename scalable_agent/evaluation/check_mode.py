@@ -12,6 +12,7 @@ from scalable_agent import suites
 from scalable_agent.environments import PoolError
 from scalable_agent.process import memory_use
 from scalable_agent.process import progress as progress_lib
+from scalable_agent.process import signals
 from scalable_agent.results import tables
 
 NUM_STEPS = 200
@@ -45,21 +46,22 @@ def check(config, stop):
 
   Args:
     config: A `config.Config`.
-    stop: A `signals.Stop`, which ends it after the level that is played.
+    stop: A `signals.Stop`, which ends it, also within a level.
 
   Returns:
-    Whether all levels that it got to can be played.
+    Whether all levels that it got through can be played.
   """
   progress = progress_lib.ProgressLine()
   found = []
-  for level_config, level_name in (configs := _level_configs(config)):
-    if stop.is_set():
-      break
-    progress.show(f'{level_name}: level {len(found) + 1} of {len(configs)}')
-    found.append(check_level(level_config, level_name))
-    if found[-1].problem:
-      progress.end()
-      logging.error('%s cannot be played: %s', level_name, found[-1].problem)
+  configs = _level_configs(config)
+  with contextlib.suppress(signals.Interrupted):
+    for level_config, level_name in configs:
+      progress.show(f'{level_name}: level {len(found) + 1} of {len(configs)}')
+      with stop.interrupting():
+        found.append(check_level(level_config, level_name))
+      if found[-1].problem:
+        progress.end()
+        logging.error('%s cannot be played: %s', level_name, found[-1].problem)
   progress.end()
   for line in lines(found):
     print(line)

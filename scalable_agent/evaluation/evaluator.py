@@ -23,7 +23,7 @@ _Due = collections.namedtuple('_Due', 'weights version frames')
 
 
 def start(config, facts, devices, stack):
-  """Makes the evaluator of a run.
+  """Makes the evaluator of a run; uses no device of TensorFlow's yet.
 
   Args:
     config: A `config.Config` that trains.
@@ -60,12 +60,12 @@ class Evaluator:
         config, mode='test', task=-1, environment_threads=1)
     # What cannot be played is to end the run now, not in the middle of it.
     suites.find_facts(self._config)
-    self._agent = agent_assembly.create_agent(config, facts)
+    self._facts = facts
     self._devices = devices
     self._period = config.evaluate_every_frames
     self._last_frames = 0
     self._report = None
-    self._policy = None
+    self._agent = self._policy = None
     self._lock = threading.Condition()
     self._due = self._playing = self._pool = self._error = None
     self._closing = False
@@ -178,6 +178,7 @@ class Evaluator:
   def _play(self, due):
     """Plays the episodes of all levels, with some weights."""
     if self._policy is None:
+      self._agent = agent_assembly.create_agent(self._config, self._facts)
       self._policy = policy_lib.Policy(
           self._agent, due.weights, due.version, play.seed(self._config),
           self._devices.inference, self._devices.jit_compile)

@@ -16,7 +16,6 @@ and returns `action` int32 [B], drawn from the policy, `policy_logits` float32
 
 import json
 import os
-import shutil
 import tempfile
 
 from absl import logging
@@ -63,11 +62,12 @@ def export(config):
   try:
     os.makedirs(parent, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=name, dir=parent) as temporary:
-      new = os.path.join(temporary, name)
+      new = os.path.join(temporary, 'new')
       _save(trained, new)
       with open(os.path.join(new, _METADATA_FILE), 'w') as f:
         f.write(json.dumps(metadata, indent=2) + '\n')
-      shutil.rmtree(directory, ignore_errors=True)
+      if os.path.isdir(directory):
+        os.replace(directory, os.path.join(temporary, 'old'))
       os.replace(new, directory)
   except (OSError, tf.errors.OpError) as e:
     raise refusal('export_dir', directory,

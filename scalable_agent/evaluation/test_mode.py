@@ -24,10 +24,6 @@ from scalable_agent.suites import scores as suite_scores
 from scalable_agent.training import peers
 
 
-class Stopped(Exception):
-  """The tests were told to stop."""
-
-
 def test(config, stop=None):
   """Plays `test_num_episodes` episodes of every level.
 
@@ -47,9 +43,13 @@ def test(config, stop=None):
       are asked for and cannot be made.
     environments.PoolError: Environments cannot be made, or died.
     checkpoint.CheckpointError: All checkpoints are corrupt.
-    Stopped: `stop` was set.
+    signals.Interrupted: `stop` was set.
   """
-  return _play_levels(config, _Tester(config, stop or signals.Stop()))
+  stop = stop or signals.Stop()
+  # An environment may take minutes for its making, or for a step.
+  with stop.interrupting():
+    tester = _Tester(config, stop)
+  return _play_levels(config, tester)
 
 
 def _play_levels(config, tester):
@@ -106,7 +106,7 @@ class _Tester:
   def _act(self, *inputs):
     """Calls the policy, unless a signal says stop."""
     if self._stop.is_set():
-      raise Stopped()
+      raise signals.Interrupted()
     return self._policy(*inputs)
 
   def _kind(self, config):
@@ -129,15 +129,11 @@ class _Tester:
 
   def test(self, config):
     """Plays the episodes of one level; returns `scores.of_level` of them."""
-    try:
-      # An environment may take minutes for a step, or for its making.
-      with self._stop.interrupting():
-        episodes = self._play(config)
-        if config.video_dir:
-          with config_lib.writing('video_dir', config.video_dir):
-            logging.info('Wrote %s', self._record(config))
-    except signals.Interrupted as e:
-      raise Stopped() from e
+    with self._stop.interrupting():
+      episodes = self._play(config)
+      if config.video_dir:
+        with config_lib.writing('video_dir', config.video_dir):
+          logging.info('Wrote %s', self._record(config))
     return scores_lib.of_level(config.level_name, episodes)
 
   def _play(self, config):

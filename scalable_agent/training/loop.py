@@ -56,13 +56,13 @@ def train(config, start_actors=actor_threads.start, stop=None,
       try:
         with stop.interrupting():
           facts, make_actors = start_actors(config, stack)
+          evaluator = start_evaluator(config, facts, devices, stack)
       except signals.Interrupted:
         return  # Nothing has been trained that could be saved.
       # What can be refused has been: others would wait, and end, with this one.
       peers = peers_lib.join(config, devices)
       # TensorFlow takes SIGTERM for itself where it connects learners.
       stop.listen()
-      evaluator = start_evaluator(config, facts, devices, stack)
       run = run_lib.Run(config, facts, devices, make_actors, peers, evaluator,
                 make_replay and make_replay(facts))
       stack.callback(run.close_saver)

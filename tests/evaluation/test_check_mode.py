@@ -163,13 +163,20 @@ def test_a_suite_goes_on_after_what_cannot_be_played(monkeypatch):
        'rooms_collect_good_objects_train')]
 
 
-def test_it_stops_between_levels(monkeypatch, capsys):
+@pytest.mark.parametrize('interrupts', [True, False])
+def test_it_stops_within_a_level_or_after_it(interrupts, monkeypatch, capsys):
+  """And says what it has found before."""
   stop = signals.Stop()
 
   def check_level(config, level_name):
-    stop.set()
+    if level_name == 'amidar':
+      stop.set()
+      if interrupts:
+        stop.interrupt()
     return check_mode.LevelCheck(level_name)
 
   monkeypatch.setattr(check_mode, 'check_level', check_level)
   assert check_mode.check(_config(level_name='atari57'), stop)
-  assert len(capsys.readouterr().out.splitlines()) == 2
+  _, *rows = capsys.readouterr().out.splitlines()
+  assert [row.split()[0] for row in rows] == (
+      ['alien'] if interrupts else ['alien', 'amidar'])
