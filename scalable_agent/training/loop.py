@@ -66,8 +66,9 @@ def train(config, start_actors=actor_threads.start, stop=None,
       run = run_lib.Run(config, facts, devices, make_actors, peers, evaluator,
                 make_replay and make_replay(facts))
       stack.callback(run.close_saver)
-      stack.callback(run.save_last)
       stack.callback(run.close)
+      # Before: environments may take longer to end than a run is given.
+      stack.callback(run.save_last)
       first_frames = run.learner.frames
       for line in messages.agent_and_files(
           config, agent_assembly.choose_network(config, facts),

@@ -304,7 +304,9 @@ class Run:
                    peers_lib.weights_hash(self.learner.weights()))
 
   def save_last(self):
-    """As `save`, for the end: `check_saved` says whether it failed."""
+    """Reports what is left, and saves: `check_saved` says whether it failed."""
+    if self._has_begun:
+      self.report()
     with contextlib.suppress(checkpoint.CheckpointError):
       self.save()
 
@@ -343,15 +345,13 @@ class Run:
     return self._actors.take_film()
 
   def close(self):
-    """Ends all threads and environments, and writes what is left to write."""
+    """Ends all threads and environments. What is to be kept is saved before."""
     if self._profiler:
       self._profiler.close()
     self._staging.close()
     if self._batched_policy:
       self._batched_policy.close()
     self._actors.close()
-    if self._has_begun:
-      self.report()
     self.reporter.close()
 
   @property
@@ -377,7 +377,6 @@ class Run:
     """
     # Other learners do not wait long for this one.
     if self._evaluator and self.done and not self._is_one_of_several:
-      self.report()
       self.save_last()
       # A run that was stopped while it waited may lack it.
       self._evaluator.offer(self.learner.weights(), self.learner.steps,

@@ -109,6 +109,15 @@ def test_states_to_recompute_need_no_replay(tmp_path):
     run.close()
 
 
+def _frames(logdir):
+  """Those of the lines of metrics.jsonl."""
+  try:
+    lines = (logdir / 'metrics.jsonl').read_text().splitlines()
+  except FileNotFoundError:
+    return []
+  return [json.loads(line)['frames'] for line in lines]
+
+
 def test_nothing_is_written_before_the_first_batch(tmp_path):
   """A run that gets none leaves the directory to another."""
   run, _ = _make_run(tmp_path)
@@ -194,10 +203,37 @@ def test_what_was_not_reported_is_written_at_the_end(tmp_path):
   run, _ = _make_run(tmp_path)
   try:
     _train(run, 2)
+    run.save_last()
   finally:
     run.close()
   (line,) = (tmp_path / 'metrics.jsonl').read_text().splitlines()
   assert json.loads(line)['learner_steps'] == 2
+
+
+def test_the_last_checkpoint_does_not_wait_for_environments(tmp_path):
+  """What ends the run may give them less time than they take to end."""
+  config = _make_config(tmp_path, '--total_environment_frames=60')
+  saved = []
+
+  def start_actors(config, stack):
+    facts, make_actors = actor_threads.start(config, stack)
+
+    def make_noting(*args):
+      actors = make_actors(*args)
+      close = actors.close
+
+      def note_and_close():
+        saved.append((checkpoint_files.newest_frames(str(tmp_path)),
+                      _frames(tmp_path)[-1:]))
+        close()
+
+      actors.close = note_and_close
+      return actors
+
+    return facts, make_noting
+
+  loop.train(config, start_actors)
+  assert saved == [(60, [60])]
 
 
 def test_a_directory_that_is_gone_for_a_while(tmp_path, caplog):
