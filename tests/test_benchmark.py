@@ -14,6 +14,7 @@ from scalable_agent import benchmark
 from scalable_agent import config as config_lib
 from scalable_agent import learner as learner_lib
 from scalable_agent import policy as policy_lib
+from scalable_agent.files import whole_file
 from scalable_agent.throughput import batch_sizes
 from scalable_agent.throughput import bottleneck
 from scalable_agent.throughput import comparison as comparison_lib
@@ -261,9 +262,10 @@ def test_figures_that_cannot_be_written_leave_the_old_ones(
   """The disk may have filled while they were measured."""
   path = tmp_path / 'figures.json'
   path.write_text('old')
+  in_the_way = whole_file._temporary_name(path)
 
   def measure(*unused):
-    (tmp_path / 'figures.json.tmp').mkdir()
+    os.mkdir(in_the_way)
     return dict(rate=1.)
 
   monkeypatch.setattr(benchmark.shared_replay, 'measure_shared_replay', measure)
@@ -271,7 +273,7 @@ def test_figures_that_cannot_be_written_leave_the_old_ones(
       f'^Error: --json={path} cannot be written: Is a directory.$')):
     _main('--part=replay', f'--json={path}')
   assert path.read_text() == 'old'
-  (tmp_path / 'figures.json.tmp').rmdir()
+  os.rmdir(in_the_way)
   monkeypatch.setattr(
       benchmark.shared_replay, 'measure_shared_replay', lambda *_: dict(rate=1))
   _main('--part=replay', f'--json={path}')

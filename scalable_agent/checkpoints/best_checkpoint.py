@@ -85,4 +85,4 @@ def clean_up(logdir):
   """Removes what a killed process was writing."""
   directory = os.path.join(logdir, _DIRECTORY)
   checkpoint_files.clean_up(directory)
-  whole_file.remove_leftover(os.path.join(directory, _NOTE_FILE))
+  whole_file.remove_leftovers(os.path.join(directory, _NOTE_FILE))

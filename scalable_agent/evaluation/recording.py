@@ -1,7 +1,5 @@
 """Writes an episode of an agent as a GIF."""
 
-import os
-
 import numpy as np
 import tree
 
@@ -52,6 +50,5 @@ def write_gif(path, frames, num_action_repeats):
     frames: An iterable of images as `play` yields them, at least one.
     num_action_repeats: Environment frames from one to the next.
   """
-  temporary = f'{path}.{os.getpid()}.tmp'
-  with whole_file.replacing(path, temporary):
+  with whole_file.replacing(path) as temporary:
     gif.write(temporary, frames, num_action_repeats)

@@ -1,25 +1,31 @@
-"""Writes files so that a reader finds the old content or all of the new."""
+"""Writes files so that a reader finds the old content or all of the new.
+
+Several processes may write or check a file at a time: the last one has it.
+"""
 
 import contextlib
+import glob
 import os
-
-_TEMPORARY = '.tmp'
+import socket
 
 
 @contextlib.contextmanager
-def replacing(path, temporary):
+def replacing(path):
   """Replaces a file, or makes it, by what a `with` block writes.
 
   Args:
     path: The file.
-    temporary: Where the block writes, in the same directory. It is removed if
-      the block raises.
+
+  Yields:
+    Where the block writes, in the same directory. It is removed if the block
+    raises.
 
   Raises:
     OSError: The file cannot be replaced; it stays as it was.
   """
+  temporary = _temporary_name(path)
   try:
-    yield
+    yield temporary
     os.replace(temporary, path)
   except BaseException:
     with contextlib.suppress(OSError):
@@ -30,8 +36,6 @@ def replacing(path, temporary):
 def write(path, content):
   """Replaces a file, or makes it; the content is on the disk afterwards.
 
-  One process at a time may write a file.
-
   Args:
     path: The file.
     content: Bytes.
@@ -40,8 +44,7 @@ def write(path, content):
     OSError: It cannot be written, and an old file stays as it was; or it is
       written, and the disk may lose it for the old one.
   """
-  temporary = f'{path}{_TEMPORARY}'
-  with replacing(path, temporary), open(temporary, 'wb') as f:
+  with replacing(path) as temporary, open(temporary, 'wb') as f:
     f.write(content)
     f.flush()
     os.fsync(f.fileno())
@@ -58,18 +61,21 @@ def sync(path):
 
 
 def check(path):
-  """Raises OSError if `write` could not write now: before what takes long.
-
-  Several processes may ask at a time.
-  """
-  temporary = f'{path}{_TEMPORARY}'
+  """Raises OSError if `write` could not write now: before what takes long."""
+  temporary = _temporary_name(path)
   with open(temporary, 'wb'):
     pass
-  with contextlib.suppress(FileNotFoundError):  # Another has removed it.
+  os.remove(temporary)
+
+
+def remove_leftovers(path):
+  """Removes what processes left that were killed while they wrote `path`.
+
+  Call while no other process writes it.
+  """
+  for temporary in glob.glob(f'{glob.escape(path)}.*.tmp'):
     os.remove(temporary)
 
 
-def remove_leftover(path):
-  """Removes what a process left that was killed while it wrote `path`."""
-  if os.path.exists(f'{path}{_TEMPORARY}'):
-    os.remove(f'{path}{_TEMPORARY}')
+def _temporary_name(path):
+  return f'{path}.{socket.gethostname()}.{os.getpid()}.tmp'

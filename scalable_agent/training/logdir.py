@@ -69,7 +69,7 @@ def claim(config):
       checkpoint_files.clean_up(logdir)
       best_checkpoint.clean_up(logdir)
       for name in _FILES:
-        whole_file.remove_leftover(os.path.join(logdir, name))
+        whole_file.remove_leftovers(os.path.join(logdir, name))
     yield
   finally:
     locks.release(os.path.join(logdir, LOCK_FILE), descriptor)

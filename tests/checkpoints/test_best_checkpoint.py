@@ -198,7 +198,7 @@ def test_what_a_killed_run_left_of_the_best_is_removed(tmp_path):
   half = tmp_path / 'best' / 'ckpt-9999_temp'
   half.mkdir()
   (half / 'part').write_text('half')
-  (tmp_path / 'best' / 'best.json.tmp').write_text('half')
+  (tmp_path / 'best' / 'best.json.here.7.tmp').write_text('half')
   best_checkpoint.clean_up(str(tmp_path))
   assert len(os.listdir(tmp_path / 'best')) == 3
   assert _find(run, 'best')

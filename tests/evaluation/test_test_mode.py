@@ -22,6 +22,7 @@ from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.checkpoints import checkpoint
 from scalable_agent.environments.engines import atari
 from scalable_agent.evaluation import test_mode
+from scalable_agent.files import whole_file
 from scalable_agent.process import signals
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -213,7 +214,7 @@ def test_scores_that_cannot_be_written_are_refused_before_any_episode(
     tmp_path, monkeypatch):
   config = _config(tmp_path, level_name='synthetic:', network='shallow')
   _save(config)
-  (tmp_path / 'test_scores.json.tmp').mkdir()
+  os.mkdir(whole_file._temporary_name(tmp_path / 'test_scores.json'))
   monkeypatch.delattr(test_mode.play, 'play_level')
   with pytest.raises(config_lib.ConfigError, match=(
       f'^--logdir={tmp_path} cannot be written: Is a directory')):

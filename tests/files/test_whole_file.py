@@ -41,9 +41,39 @@ def test_the_disk_has_the_content_and_then_the_name(tmp_path, monkeypatch):
     assert done == ['file', 'replace', 'directory']
 
 
-def test_several_may_check_at_a_time(tmp_path, monkeypatch):
-  """As the tasks of a job array do, which begin together in one directory."""
-  remove = os.remove
-  monkeypatch.setattr(os, 'remove', lambda path: [remove(path), remove(path)])
-  whole_file.check(tmp_path / 'file')
-  assert not os.listdir(tmp_path)
+@pytest.mark.parametrize('interfere', [
+    whole_file.check, lambda path: whole_file.write(path, b'theirs')])
+def test_processes_do_not_interfere(tmp_path, monkeypatch, interfere):
+  """As tasks of a job array, which begin together in one directory."""
+  path = tmp_path / 'file'
+  fsync = os.fsync
+
+  def fsync_beside_another(descriptor):
+    with monkeypatch.context() as other:
+      other.setattr(os, 'fsync', fsync)
+      other.setattr(os, 'getpid', lambda: 1)
+      interfere(path)
+    fsync(descriptor)
+
+  monkeypatch.setattr(os, 'fsync', fsync_beside_another)
+  whole_file.write(path, b'ours')
+  monkeypatch.undo()
+  # The last that was renamed, as a whole.
+  assert path.read_bytes() in (b'ours', b'theirs')
+  assert os.listdir(tmp_path) == ['file']
+
+
+def test_of_what_the_killed_left_nothing_but_that_is_removed(
+    tmp_path, monkeypatch):
+  kept = ['file', 'file.tmp2', 'file2.here.7.tmp', 'mine.tmp']
+  for name in kept:
+    (tmp_path / name).touch()
+  with monkeypatch.context() as killed:
+    killed.setattr(os, 'remove', lambda path: None)
+    killed.setattr(os, 'replace', lambda *paths: None)
+    for pid in 7, 8:
+      killed.setattr(os, 'getpid', lambda pid=pid: pid)
+      whole_file.write(tmp_path / 'file', b'half')
+  assert len(os.listdir(tmp_path)) > len(kept)
+  whole_file.remove_leftovers(str(tmp_path / 'file'))
+  assert sorted(os.listdir(tmp_path)) == kept
