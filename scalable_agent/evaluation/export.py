@@ -48,12 +48,17 @@ def export(config):
 
   Raises:
     config.ConfigError: There is no checkpoint, it is another run's, or the
-      directory cannot be written.
+      directory cannot be read or written.
     environments.PoolError: An environment cannot be made.
     checkpoint.CheckpointError: The checkpoint is damaged.
   """
   directory = config.export_dir or os.path.join(config.logdir, 'export')
-  if os.path.exists(directory) and not _is_replaceable(directory):
+  try:
+    is_taken = os.path.exists(directory) and not _is_replaceable(directory)
+  except OSError as e:
+    raise refusal('export_dir', directory,
+                  f'it cannot be read: {errors.first_line(e)}') from e
+  if is_taken:
     raise refusal('export_dir', directory, 'it is there already and holds '
                   'something else than an export. Name another directory')
   trained = trained_lib.restore(config)

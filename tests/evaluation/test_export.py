@@ -1,5 +1,6 @@
 """Exports: what they compute, in a process that has nothing of the package."""
 
+import errno
 import importlib
 import json
 import os
@@ -255,6 +256,24 @@ def test_what_cannot_be_exported_gets_one_line(
   for part in expected:
     assert part in error
   assert _contents(logdir) == before
+
+
+def test_a_directory_that_cannot_be_read_gets_one_line(
+    logdir, tmp_path, run_main, monkeypatch):
+  """As another user's, whom the tests may be allowed to read."""
+  listdir, private = os.listdir, tmp_path / 'private'
+  private.mkdir()
+
+  def refuse(path):
+    if path == str(private):
+      raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    return listdir(path)
+
+  monkeypatch.setattr(os, 'listdir', refuse)
+  error = _error_of(run_main(
+      '--mode=export', f'--logdir={logdir}', f'--export_dir={private}'))
+  assert error == (f'Error: --export_dir={private} cannot work: it cannot be '
+                   'read: Permission denied.')
 
 
 def test_nothing_to_export_gets_one_line(tmp_path, run_main):
