@@ -1,6 +1,7 @@
 """Writes test scores, and lays them out beside published ones."""
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -11,9 +12,6 @@ from scalable_agent.files import file_names
 from scalable_agent.files import whole_file
 from scalable_agent.results import published
 from scalable_agent.results import tables
-
-# Of a test that has not played all levels yet.
-UNFINISHED_FILE = 'test_scores.unfinished.json'
 
 # Of a column: as a score of six digits has it.
 _LEAST_WIDTH = len('123,456.7')
@@ -121,8 +119,6 @@ def write_scores(logdir, levels, frames, suite_scores=()):
   """
   scores = dict(frames=frames, **dict(suite_scores), levels=levels)
   _write(os.path.join(logdir, file_names.TEST_SCORES), scores)
-  with contextlib.suppress(FileNotFoundError):
-    os.remove(os.path.join(logdir, UNFINISHED_FILE))
   return scores
 
 
@@ -131,34 +127,44 @@ def check_writing(logdir):
   whole_file.check(os.path.join(logdir, file_names.TEST_SCORES))
 
 
-def write_unfinished(logdir, test, levels):
-  """Writes the levels that a test has played so far.
+class UnfinishedTest:
+  """The levels that a test has played so far, for an equal one to go on with.
 
-  Args:
-    logdir: The run's directory.
-    test: What has to be equal in the test that goes on with them, a dict that
-      JSON can hold.
-    levels: As in `write_scores`.
-
-  Raises:
-    OSError: They cannot be written.
+  Each test has a file of its own, `test_scores.unfinished-<hash>.json`.
   """
-  _write(os.path.join(logdir, UNFINISHED_FILE), dict(test=test, levels=levels))
 
+  def __init__(self, logdir, test):
+    """Initializes it; writes nothing.
 
-def read_unfinished(logdir, test):
-  """Returns what `write_unfinished` wrote of an equal test, {} if it did not.
+    Args:
+      logdir: The run's directory.
+      test: What equal tests have in common, a dict that JSON can hold.
+    """
+    digest = hashlib.sha256(json.dumps(test, sort_keys=True).encode())
+    self._test = test
+    self._path = os.path.join(
+        logdir, f'test_scores.unfinished-{digest.hexdigest()[:8]}.json')
 
-  Args:
-    logdir: The run's directory.
-    test: As in `write_unfinished`.
-  """
-  try:
-    with open(os.path.join(logdir, UNFINISHED_FILE), 'rb') as f:
-      found = json.loads(f.read().decode())
-    return dict(found['levels']) if found['test'] == test else {}
-  except (OSError, ValueError, KeyError, TypeError, RecursionError):
-    return {}
+  def write(self, levels):
+    """Writes the levels, as in `write_scores`.
+
+    Raises:
+      OSError: They cannot be written.
+    """
+    _write(self._path, dict(test=self._test, levels=levels))
+
+  def read(self):
+    """Returns what an equal test has written, {} if there is none."""
+    try:
+      with open(self._path, 'rb') as f:
+        return dict(json.loads(f.read().decode())['levels'])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+      return {}
+
+  def remove(self):
+    """Removes them, at the end of the test."""
+    with contextlib.suppress(FileNotFoundError):
+      os.remove(self._path)
 
 
 def _write(path, content):

@@ -28,8 +28,7 @@ def test(config, stop=None):
   """Plays `test_num_episodes` episodes of every level.
 
   `test_scores.json` is written once all levels are played. A test that ended
-  before goes on: the levels that it has played are in
-  `test_scores.unfinished.json`.
+  before goes on: see `scores.UnfinishedTest`.
 
   Args:
     config: A `config.Config`.
@@ -57,12 +56,13 @@ def _play_levels(config, tester):
   table = scores_lib.ScoreTable(level_names)
   for line in table.head():
     print(line, flush=True)
-  levels = tester.unfinished(config)
+  levels = tester.unfinished.read()
   for level_name in level_names:
     if level_name not in levels:
       levels[level_name] = tester.test(
           dataclasses.replace(config, level_name=level_name))
-      tester.keep(config, levels)
+      with config_lib.writing('logdir', config.logdir):
+        tester.unfinished.write(levels)
     print(table.row(level_name, levels[level_name]), flush=True)
   levels = {name: levels[name] for name in level_names}
   with config_lib.writing('logdir', config.logdir):
@@ -70,6 +70,7 @@ def _play_levels(config, tester):
         config.logdir, levels, tester.frames,
         suite_scores.compute(config.level_name, {
             name: level['episode_returns'] for name, level in levels.items()}))
+    tester.unfinished.remove()
   for name, score in scores.items():
     if name.endswith('score'):
       logging.info('%s: %s %.1f %%', config.level_name, name, score)
@@ -81,6 +82,7 @@ class _Tester:
 
   Attributes:
     frames: Environment frames it was trained on.
+    unfinished: The `scores.UnfinishedTest` of the configuration.
   """
 
   def __init__(self, config, stop):
@@ -97,8 +99,8 @@ class _Tester:
         config.test_num_episodes)
     self._agent = trained.agent
     self.frames = trained.saved.frames
-    # Checkpoints of other runs may be of the same frame.
-    self._weights_hash = peers.weights_hash(trained.saved.weights)
+    self.unfinished = scores_lib.UnfinishedTest(
+        config.logdir, _kind(config, trained.saved))
     self._policy = policy_lib.Policy(
         self._agent, trained.saved.weights, trained.saved.steps,
         play.seed(config), devices.inference, devices.jit_compile)
@@ -108,24 +110,6 @@ class _Tester:
     if self._stop.is_set():
       raise signals.Interrupted()
     return self._policy(*inputs)
-
-  def _kind(self, config):
-    """Returns what the scores and films of a level depend on, a dict."""
-    return dict(frames=self.frames, weights=self._weights_hash,
-                seed=config.seed, test_num_episodes=config.test_num_episodes,
-                dataset_path=config.dataset_path, video_dir=config.video_dir,
-                agent=config_lib.effective_values(
-                    dataclasses.asdict(config), config_lib.AGENT))
-
-  def unfinished(self, config):
-    """Returns what `keep` kept of such a test, a dict, see `scores.of_level`.
-    """
-    return scores_lib.read_unfinished(config.logdir, self._kind(config))
-
-  def keep(self, config, levels):
-    """Keeps the levels played so far for the next start."""
-    with config_lib.writing('logdir', config.logdir):
-      scores_lib.write_unfinished(config.logdir, self._kind(config), levels)
 
   def test(self, config):
     """Plays the episodes of one level; returns `scores.of_level` of them."""
@@ -157,6 +141,22 @@ class _Tester:
       frames = recording.play(pool, self._act, self._agent.initial_state(1))
       recording.write_gif(path, frames, config.num_action_repeats)
     return path
+
+
+def _kind(config, saved):
+  """Returns what a test's levels, scores and films depend on, a dict.
+
+  Args:
+    config: A `config.Config`.
+    saved: A `checkpoint.TrainedWeights`.
+  """
+  return dict(level_name=config.level_name, frames=saved.frames,
+              # Checkpoints of other runs may be of the same frame.
+              weights=peers.weights_hash(saved.weights),
+              seed=config.seed, test_num_episodes=config.test_num_episodes,
+              dataset_path=config.dataset_path, video_dir=config.video_dir,
+              agent=config_lib.effective_values(
+                  dataclasses.asdict(config), config_lib.AGENT))
 
 
 def _check_video(config):

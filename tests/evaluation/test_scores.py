@@ -103,6 +103,30 @@ def test_two_episodes_have_an_error():
   assert _level('a', 1, 4)['a']['standard_error'] == pytest.approx(1.5)
 
 
+def test_what_tests_have_played_so_far_is_kept_apart(tmp_path):
+  """Another checkpoint is tried meanwhile, at the same time or in a pause."""
+  first, second = (
+      scores_lib.UnfinishedTest(tmp_path, dict(seed=3, weights=weights))
+      for weights in ('a', 'b'))
+  assert first.read() == {}
+  first.write(_level('pong', 20))
+  assert second.read() == {}
+  second.write(_level('breakout', 30))
+  assert first.read() == _level('pong', 20)
+  second.remove()
+  assert second.read() == {}
+  again = scores_lib.UnfinishedTest(tmp_path, dict(weights='a', seed=3))
+  assert again.read() == _level('pong', 20)
+  (path,) = tmp_path.iterdir()
+  assert path.match('test_scores.unfinished-*.json')
+  assert json.loads(path.read_text())['test'] == dict(seed=3, weights='a')
+  path.write_text('{"levels": 1}')
+  assert again.read() == {}
+  for _ in range(2):
+    again.remove()
+  assert not os.listdir(tmp_path)
+
+
 def test_scores_are_replaced_at_once(tmp_path, monkeypatch):
   """A reader sees the old file or the new one, and an error leaves the old."""
   path = tmp_path / 'test_scores.json'
