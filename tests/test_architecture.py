@@ -170,6 +170,11 @@ def test_actor_jobs_import_neither_learner_nor_training(graph):
     assert not folders & {'learner', 'training', 'algorithms'}, module
 
 
+def test_test_mode_imports_nothing_of_several_learners(graph):
+  assert 'training.collectives' in _closure(graph, 'training.loop')
+  assert 'training.collectives' not in _closure(graph, 'evaluation.test_mode')
+
+
 def _loaded_in_turn(*groups):
   """Has a fresh process load groups of modules, one after the other.
 

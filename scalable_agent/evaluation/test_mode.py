@@ -11,6 +11,7 @@ from scalable_agent import config as config_lib
 from scalable_agent import policy as policy_lib
 from scalable_agent import suites
 from scalable_agent.assembly import devices as devices_assembly
+from scalable_agent.checkpoints import weights_hash
 from scalable_agent.environments import PoolError
 from scalable_agent.evaluation import play
 from scalable_agent.evaluation import recording
@@ -21,7 +22,6 @@ from scalable_agent.files import whole_file
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
 from scalable_agent.suites import scores as suite_scores
-from scalable_agent.training import peers
 
 
 def test(config, stop=None):
@@ -152,7 +152,7 @@ def _kind(config, saved):
   """
   return dict(level_name=config.level_name, frames=saved.frames,
               # Checkpoints of other runs may be of the same frame.
-              weights=peers.weights_hash(saved.weights),
+              weights=weights_hash.of(saved.weights),
               seed=config.seed, test_num_episodes=config.test_num_episodes,
               dataset_path=config.dataset_path, video_dir=config.video_dir,
               agent=config_lib.effective_values(

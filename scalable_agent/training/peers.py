@@ -8,7 +8,6 @@ waits for a batch votes even so, and nobody waits long for a vote.
 """
 
 import collections
-import hashlib
 import itertools
 import json
 import math
@@ -18,6 +17,7 @@ import numpy as np
 
 from scalable_agent import config as config_lib
 from scalable_agent import trajectories
+from scalable_agent.checkpoints import weights_hash
 from scalable_agent.training import collectives as collectives_lib
 
 PeerError = collectives_lib.PeerError
@@ -35,22 +35,6 @@ Verdict.__doc__ = """What all learners do now.
   stops: Bool, all stop.
   due: A `Due` by the first learner's clock.
 """
-
-
-def weights_hash(weights):
-  """Returns 16 hex digits that tell weights apart.
-
-  Args:
-    weights: A dict of name to tensor or array.
-
-  Returns:
-    The first digits of the SHA-256 of names and bytes, in the order of names.
-  """
-  digest = hashlib.sha256()
-  for name in sorted(weights):
-    digest.update(name.encode())
-    digest.update(np.asarray(weights[name]).tobytes())
-  return digest.hexdigest()[:16]
 
 
 def join(config, devices):
@@ -226,7 +210,8 @@ class Peers:
     Args:
       learner: A `learner.Learner`.
     """
-    hashes = self._collectives.gather(weights_hash(learner.weights()).encode())
+    hashes = self._collectives.gather(
+        weights_hash.of(learner.weights()).encode())
     if len(set(hashes)) > 1:
       logging.warning(
           'The weights of the learners differ: %s. All go on with those of '

@@ -15,6 +15,7 @@ from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.assembly import policy as policy_assembly
 from scalable_agent.assembly import workers as workers_assembly
 from scalable_agent.checkpoints import checkpoint
+from scalable_agent.checkpoints import weights_hash
 from scalable_agent.config import ConfigError
 from scalable_agent.config import seeds
 from scalable_agent.logs import metrics
@@ -301,7 +302,7 @@ class Run:
       self._saver.save(self.reporter)
     if self._is_one_of_several:
       logging.info('Weights at frame %d: %s', self.learner.frames,
-                   peers_lib.weights_hash(self.learner.weights()))
+                   weights_hash.of(self.learner.weights()))
 
   def save_last(self):
     """Reports what is left, and saves: `check_saved` says whether it failed."""

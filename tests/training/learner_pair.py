@@ -17,6 +17,7 @@ import tree
 from scalable_agent.training import collectives as collectives_lib
 from scalable_agent import config as config_lib
 from scalable_agent import experiment
+from scalable_agent.checkpoints import weights_hash
 from scalable_agent.training import peers as peers_lib
 from tests import learners
 from tests import ports as ports_lib
@@ -92,13 +93,13 @@ def _learn(task, ports, directory):
     logs.append(learner.step(learner.place(batch))[0])
   found = {name: value.numpy() for name, value in learner.weights().items()}
   state = _bytes(learner)
-  hashes = [peers_lib.weights_hash(learner.weights())]
+  hashes = [weights_hash.of(learner.weights())]
   if task:
     learner.variables()[0].assign_add(
         np.full(learner.variables()[0].shape, 1e-3, np.float32))
-  hashes.append(peers_lib.weights_hash(learner.weights()))
+  hashes.append(weights_hash.of(learner.weights()))
   peers.compare(learner)
-  hashes.append(peers_lib.weights_hash(learner.weights()))
+  hashes.append(weights_hash.of(learner.weights()))
   start = time.time()
   for _ in range(100):
     collectives.sum(np.arange(5))

@@ -328,16 +328,3 @@ def test_who_ends_waits_for_all_and_for_their_word_that_they_know(lost_at):
   else:
     peers.finish()
     assert len(sums) == 2
-
-
-def test_weights_hash():
-  """Depends on names and bits, and on no order."""
-  weights = dict(a=np.zeros([2], np.float32), b=np.ones([1], np.float32))
-  digits = peers_lib.weights_hash(weights)
-  assert len(digits) == 16 and int(digits, 16)
-  assert digits == peers_lib.weights_hash(
-      dict(reversed(list(weights.items()))))
-  others = [dict(weights, a=-weights['a']), dict(a=weights['a']),
-            dict(a=weights['a'], c=weights['b'])]
-  for other in others:
-    assert peers_lib.weights_hash(other) != digits
