@@ -9,7 +9,7 @@ from scalable_agent import actor
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
 from scalable_agent.jobs import messages
-from scalable_agent.process import memory
+from scalable_agent.process import allocator
 from scalable_agent.process import threads
 from scalable_agent.process import timing
 from scalable_agent.remote import client as client_lib
@@ -89,7 +89,7 @@ class Actors:
       address: 'host:port' of the learner.
       security: A `security.Security`.
     """
-    memory.keep_freed_memory()
+    allocator.keep_freed_memory()
     self._config = config
     # Others of its kind have the other cores.
     self._devices = devices_lib.choose_devices(

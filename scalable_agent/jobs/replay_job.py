@@ -6,7 +6,7 @@ from scalable_agent import config as config_lib
 from scalable_agent import suites
 from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.jobs import addresses
-from scalable_agent.process import memory
+from scalable_agent.process import allocator
 from scalable_agent.process import signals
 from scalable_agent.shared_replay import protocol
 from scalable_agent.shared_replay import service as service_lib
@@ -24,7 +24,7 @@ def run(config, stop):
       than there is.
     environments.PoolError: There are no such environments.
   """
-  memory.keep_freed_memory()
+  allocator.keep_freed_memory()
   security = addresses.load_security(config)
   address = addresses.replay_listen_address(config, security)
   try:

@@ -8,7 +8,7 @@ import pytest
 from scalable_agent.jobs import learner_link
 from scalable_agent.jobs import policy_at_actor
 from scalable_agent.jobs import worker
-from scalable_agent.process import memory
+from scalable_agent.process import allocator
 from tests import learners
 from tests.jobs import test_worker
 
@@ -39,7 +39,7 @@ class _StartingPool(test_worker._Pool):
 def test_a_learner_expects_nothing_of_environments_that_start(
     acting, architecture, monkeypatch):
   """Which may take longer than it waits for a batch."""
-  monkeypatch.setattr(memory, 'keep_freed_memory', lambda: None)
+  monkeypatch.setattr(allocator, 'keep_freed_memory', lambda: None)
   monkeypatch.setattr(learner_link, '_REPORT_SECONDS', .01)
   agent, pool = learners.make_agent(), _StartingPool()
   with test_worker._serving(

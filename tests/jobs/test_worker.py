@@ -17,7 +17,7 @@ from scalable_agent import trajectories
 from scalable_agent.jobs import actor_server
 from scalable_agent.jobs import messages
 from scalable_agent.jobs import worker
-from scalable_agent.process import memory
+from scalable_agent.process import allocator
 from scalable_agent.process import timing
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import protocol
@@ -146,7 +146,7 @@ def test_a_gradient_that_was_sent_again_makes_one_update():
 def test_a_gradient_of_a_learner_that_is_gone_is_dropped(monkeypatch, caplog):
   """Although the next learner is at the same update, as after a resume."""
   caplog.set_level(python_logging.INFO)
-  monkeypatch.setattr(memory, 'keep_freed_memory', lambda: None)
+  monkeypatch.setattr(allocator, 'keep_freed_memory', lambda: None)
   monkeypatch.setattr(link_lib, '_FIRST_WAIT_SECONDS', .05)
   agent = learners.make_agent()
   weights = agent.initial_params(0)

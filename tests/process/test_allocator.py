@@ -1,4 +1,4 @@
-"""Tests of `memory`, in processes of their own: it changes their allocator."""
+"""Tests of `allocator`, in processes of their own: it changes their memory."""
 
 import subprocess
 import sys
@@ -11,9 +11,9 @@ _PROGRAM = '''
 import resource
 import sys
 import numpy as np
-from scalable_agent.process import memory
+from scalable_agent.process import allocator
 if sys.argv[1] == 'keep':
-  memory.keep_freed_memory()
+  allocator.keep_freed_memory()
 def use():
   [np.ones(1 << 20, np.uint8) for _ in range(20)]
 use()
