@@ -109,7 +109,7 @@ def stop_on_signals(intention='stopping'):
     intention: What standard error says is being done then.
   """
   stop = Stop()
-  previous = {s: signal.getsignal(s) for s in _SIGNALS}
+  previous = _handlers()
   first_time = None
 
   def on_signal(signum, unused_frame):
@@ -128,9 +128,8 @@ def stop_on_signals(intention='stopping'):
       os._exit(128 + signal.SIGINT)
 
   def listen():
-    for s in _SIGNALS:
-      if s != signal.SIGHUP or previous[s] != signal.SIG_IGN:
-        signal.signal(s, on_signal)
+    for s in previous:
+      signal.signal(s, on_signal)
 
   stop.listen = listen
   listen()
@@ -140,6 +139,29 @@ def stop_on_signals(intention='stopping'):
     for s, handler in previous.items():
       # Python gives up handlers when it ends, but leaves ignored signals so.
       signal.signal(s, handler if first_time is None else signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def end_on_signals():
+  """Has SIGINT, SIGTERM and SIGHUP end the process at once, inside the block.
+
+  A SIGHUP that is ignored from the start, as `nohup` has it, stays so.
+  """
+  previous = _handlers()
+  try:
+    for s in previous:
+      signal.signal(s, signal.SIG_DFL)
+    yield
+  finally:
+    for s, handler in previous.items():
+      signal.signal(s, handler)
+
+
+def _handlers():
+  """Returns a dict of signal to handler, without a SIGHUP that is ignored."""
+  handlers = {s: signal.getsignal(s) for s in _SIGNALS}
+  return {s: handler for s, handler in handlers.items()
+          if s != signal.SIGHUP or handler != signal.SIG_IGN}
 
 
 def _say(line):

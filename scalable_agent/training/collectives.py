@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import signal
 import socket
 import time
 
@@ -14,6 +13,7 @@ from tensorflow.python.eager import context  # Has no public name.
 
 from scalable_agent import config as config_lib
 from scalable_agent.process import errors
+from scalable_agent.process import signals
 
 # How soon a learner is missed that says nothing any more. If its process died,
 # the broken connection often tells sooner.
@@ -173,7 +173,8 @@ def _create_strategy(hosts, task, device_names):
   # TensorFlow would look for them behind the proxy that `http_proxy` names.
   os.environ['no_grpc_proxy'] = ','.join(
       host.rpartition(':')[0].strip('[]') for host in hosts)
-  with _default_signals():
+  # Nothing is unsaved before the learners have met.
+  with signals.end_on_signals():
     _meet(hosts, task)
     try:
       return tf.distribute.MultiWorkerMirroredStrategy(
@@ -189,25 +190,6 @@ def _create_strategy(hosts, task, device_names):
       raise PeerError(
           f'The learners did not all come to {", ".join(hosts)} '
           f'(--collective_hosts): {e.message.splitlines()[0]}.') from e
-
-
-@contextlib.contextmanager
-def _default_signals():
-  """Has SIGINT, SIGTERM and SIGHUP end the process at once, inside the block.
-
-  Nothing is unsaved before the learners have met. A SIGHUP that is ignored from
-  the start, as `nohup` has it, stays so.
-  """
-  previous = {s: signal.getsignal(s)
-              for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-  try:
-    for s, handler in previous.items():
-      if s != signal.SIGHUP or handler != signal.SIG_IGN:
-        signal.signal(s, signal.SIG_DFL)
-    yield
-  finally:
-    for s, handler in previous.items():
-      signal.signal(s, handler)
 
 
 def _meet(hosts, task):

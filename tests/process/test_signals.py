@@ -107,6 +107,17 @@ def test_nohup_is_respected():
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
+@pytest.mark.parametrize('hangup', [signal.SIG_IGN, signal.SIG_DFL])
+def test_signals_end_the_process_at_once_inside_a_block(hangup):
+  handlers = lambda: [signal.getsignal(number) for number in _NUMBERS]
+  signal.signal(signal.SIGHUP, hangup)
+  with signals.stop_on_signals():
+    before = handlers()
+    with signals.end_on_signals():
+      assert handlers() == [signal.SIG_DFL, signal.SIG_DFL, hangup]
+    assert handlers() == before
+
+
 @pytest.mark.parametrize('second, seconds, status', [
     (signal.SIGINT, 2.1, 130), (signal.SIGINT, 1.9, 0),
     (signal.SIGTERM, 2.1, 0)])
