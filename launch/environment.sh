@@ -8,6 +8,8 @@
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 venv="${VENV:-$root/.venv}"
+# Absolute, since a script may change to another directory.
+[[ "$venv" == /* ]] || venv="$PWD/$venv"
 python="$venv/bin/python"
 
 fail() {

@@ -90,6 +90,17 @@ def test_test_script_installs_the_test_extra_and_runs_all(tmp_path):
   assert lines == pytest_arguments + ['-k', 'a b']
 
 
+@pytest.mark.parametrize('script, last', [
+    ('test.sh', 'tests'), ('quickstart.sh', '--level_name=pong')])
+def test_a_virtual_environment_may_be_named_from_where_one_is(
+    tmp_path, monkeypatch, script, last):
+  _venv(tmp_path)
+  monkeypatch.chdir(tmp_path)
+  result = _run(script, VENV='venv')
+  assert result.returncode == 0, result.stderr
+  assert result.stdout.splitlines()[-1] == last
+
+
 def test_the_files_that_start_first_are_there():
   assert len(set(conftest.LONGEST)) == len(conftest.LONGEST)
   for name in conftest.LONGEST:
