@@ -31,6 +31,7 @@ from absl import flags
 
 from scalable_agent import config as config_lib
 from scalable_agent import experiment
+from scalable_agent.config import settings
 from scalable_agent.environments import PoolError
 from scalable_agent.files import whole_file
 from scalable_agent.process import binary
@@ -204,11 +205,19 @@ def _refuse_two():
         f'{" and ".join(asked)} are different measurements: give one of them.')
 
 
+def _refuse_not_finite():
+  """Refuses numbers that are infinite, or nan, which no bound keeps out."""
+  for name in ('measure_secs', 'gpu_rate', 'network_gbps'):
+    if not math.isfinite(FLAGS[name].value):
+      raise settings.refusal(name, FLAGS[name].value, 'it has to be finite')
+
+
 def main(argv):
   """Measures what the flags say; ends with one line where it cannot."""
   try:
     experiment.refuse_arguments(argv)
     _refuse_two()
+    _refuse_not_finite()
     if FLAGS.json:  # Before everything is measured.
       with config_lib.writing('json', FLAGS.json):
         whole_file.check(FLAGS.json)

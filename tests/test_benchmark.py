@@ -346,6 +346,15 @@ def test_updates_are_measured_at_the_runs_batch_size_by_itself(monkeypatch):
   assert len({config.num_actors for config in measured}) == 1
 
 
+@pytest.mark.parametrize('flag', ['measure_secs', 'gpu_rate', 'network_gbps'])
+@pytest.mark.parametrize('value', ['nan', 'inf'])
+def test_numbers_that_are_not_finite_are_refused(monkeypatch, flag, value):
+  monkeypatch.setattr(benchmark, '_plan', lambda *unused: {})
+  with pytest.raises(SystemExit, match=(
+      f'^Error: --{flag}={value} cannot work: it has to be finite.$')):
+    _main('--plan', '--level_name=pong', f'--{flag}={value}')
+
+
 @pytest.mark.parametrize('arguments, expected', [
     (('--plan', '--compare'), '--plan and --compare are different'),
     (('--compare', '--part=replay'), '--compare and --part=replay are diff'),
