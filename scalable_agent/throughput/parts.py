@@ -3,9 +3,7 @@
 All rates are environment frames per second.
 """
 
-import concurrent.futures
 import dataclasses
-import multiprocessing
 import os
 import threading
 import time
@@ -28,6 +26,7 @@ from scalable_agent.process import errors
 from scalable_agent.process import tensorflow_environment
 from scalable_agent.process import timing
 from scalable_agent.throughput import machine
+from scalable_agent.throughput import processes
 
 
 def make_pools(config):
@@ -56,9 +55,7 @@ def measure_parts(config, seconds):
       'Measuring each part of %s on %s alone for %g s',
       config.agent if config.agent == 'reactor' else config.architecture,
       config.level_name, seconds)
-  with concurrent.futures.ProcessPoolExecutor(
-      1, multiprocessing.get_context('spawn'),
-      tensorflow_environment.load) as executor:
+  with processes.executor(1, tensorflow_environment.load) as executor:
     return executor.submit(_measure_parts, config, seconds).result()
 
 

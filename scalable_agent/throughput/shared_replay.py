@@ -15,7 +15,6 @@ import collections
 import concurrent.futures
 import contextlib
 import math
-import multiprocessing
 import os
 import time
 
@@ -32,6 +31,7 @@ from scalable_agent.shared_replay import client as client_lib
 from scalable_agent.shared_replay import protocol
 from scalable_agent.shared_replay import service as service_lib
 from scalable_agent.throughput import machine
+from scalable_agent.throughput import processes
 from scalable_agent.throughput import unrolls
 
 NUM_LEARNERS = 4
@@ -44,7 +44,6 @@ WAYS = ('served', 'drawn', 'mixed')
 _CONTENTS_BYTES = 400 << 20
 _NEW_PER_DRAWN = 7
 _NUM_TURNS = 4
-_START_SECONDS = 300.
 _AGREEMENT = dict(protocol=protocol.VERSION)
 _SECURITY = security_lib.Security()
 
@@ -116,7 +115,7 @@ def _make_batch(way, client, shape, count, unroll):
   return draw
 
 
-def _learn(shape, job, index, count, seconds, barrier):
+def _learn(shape, job, index, count, seconds):
   """Draws in turns, in a process of its own.
 
   Args:
@@ -125,31 +124,26 @@ def _learn(shape, job, index, count, seconds, barrier):
     index: Of this learner.
     count: Unrolls in a batch.
     seconds: To measure for, each way.
-    barrier: Where the learners meet.
 
   Returns:
     A dict of way to a list of `_Stretch`es, by turn.
   """
-  try:
-    pid, port = job
-    process = psutil.Process(pid)
-    client = _make_client(shape, port, str(index))
-    unroll = _make_unroll(shape)
-    stretches = {way: [] for way in WAYS}
-    # The machine's speed changes, so that only neighbours compare.
-    for _ in range(_NUM_TURNS):
-      for way in WAYS:
-        make_batch = _make_batch(way, client, shape, count, unroll)
-        make_batch()
-        barrier.wait(_START_SECONDS)
-        stretches[way].append(
-            _measure_stretch(make_batch, seconds / _NUM_TURNS, process))
-    barrier.wait(_START_SECONDS)
-    client.close()
-    return stretches
-  except BaseException:
-    barrier.abort()
-    raise
+  pid, port = job
+  process = psutil.Process(pid)
+  client = _make_client(shape, port, str(index))
+  unroll = _make_unroll(shape)
+  stretches = {way: [] for way in WAYS}
+  # The machine's speed changes, so that only neighbours compare.
+  for _ in range(_NUM_TURNS):
+    for way in WAYS:
+      make_batch = _make_batch(way, client, shape, count, unroll)
+      make_batch()
+      processes.meet()
+      stretches[way].append(
+          _measure_stretch(make_batch, seconds / _NUM_TURNS, process))
+  processes.meet()
+  client.close()
+  return stretches
 
 
 def _measure_stretch(make_batch, seconds, process):
@@ -166,33 +160,20 @@ def _measure_stretch(make_batch, seconds, process):
 
 def _measure(shape, num_learners, count, seconds):
   """Returns a list of what `_learn` returned, of every learner."""
-  context = multiprocessing.get_context('spawn')
   unroll = _make_unroll(shape)
   message_bytes = _layout(shape).num_bytes
   capacity = max(_CONTENTS_BYTES // message_bytes, 2)
-  connection, theirs = context.Pipe()
-  job = context.Process(target=_serve, args=(shape, capacity, theirs))
-  job.start()
-  theirs.close()
-  try:
-    port = connection.recv()
+  with processes.serving(_serve, shape, capacity) as (pid, port):
     filling = _make_client(shape, port, 'fills')
     filling.extend([unroll] * capacity)
     filling.sample(1)
     filling.close()
-    with (context.Manager() as manager,
-          concurrent.futures.ProcessPoolExecutor(
-              num_learners, context) as executor):
-      barrier = manager.Barrier(num_learners)
-      futures = [executor.submit(_learn, shape, (job.pid, port), i, count,
-                                 seconds, barrier)
+    with processes.executor(num_learners) as executor:
+      futures = [executor.submit(_learn, shape, (pid, port), i, count, seconds)
                  for i in range(num_learners)]
-      # In the order in which they end: what broke the barrier comes first.
+      # The first error ends those that wait for the learner that had it.
       return [future.result()
               for future in concurrent.futures.as_completed(futures)]
-  finally:
-    connection.close()
-    job.join()
 
 
 def measure_shared_replay(seconds, num_learners=NUM_LEARNERS, num_drawn=0,

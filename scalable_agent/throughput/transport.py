@@ -10,7 +10,6 @@ import collections
 import concurrent.futures
 import contextlib
 import itertools
-import multiprocessing
 import os
 import threading
 import time
@@ -20,6 +19,7 @@ import psutil
 
 from scalable_agent.remote import protocol
 from scalable_agent.throughput import machine
+from scalable_agent.throughput import processes
 from scalable_agent.throughput import transport_sides as sides
 from scalable_agent.throughput import unrolls
 
@@ -29,8 +29,6 @@ CONNECTIONS = (1, 4, 16, 64)
 UNROLLS_PER_CALL = (1, 8)
 
 _NUM_TURNS = 4
-# How long client processes wait for each other.
-_START_SECONDS = 300.
 
 _Figures = collections.namedtuple(
     '_Figures', 'unrolls_per_second gets_per_second server_seconds_per_unroll '
@@ -80,8 +78,7 @@ def _repeat_calls(calls, seconds, server):
       for process, cpu in zip(both, before)))
 
 
-def _drive(messages, servers, num_connections, unrolls_per_call, seconds,
-           barrier):
+def _drive(messages, servers, num_connections, unrolls_per_call, seconds):
   """Calls the servers in turns, from a process of its own.
 
   Args:
@@ -90,60 +87,52 @@ def _drive(messages, servers, num_connections, unrolls_per_call, seconds,
     num_connections: Connections to each.
     unrolls_per_call: Unrolls that are sent at once.
     seconds: To measure for, each.
-    barrier: Where the processes that do the same meet.
 
   Returns:
     A dict of name to a list, by turn, of the `_Stretch`es of unrolls and of
     weights.
   """
-  try:
-    callers = {
-        name: [sides.SIDES[name].make_caller(messages, port, unrolls_per_call)
-               for _ in range(num_connections)]
-        for name, (_, port) in servers.items()}
-    # Connects, and raises if they cannot be called.
-    for put, get, _ in itertools.chain(*callers.values()):
-      put(True)
-      get(True)
-    stretches = {name: [] for name in servers}
-    # The machine's speed changes, so that only neighbours compare.
-    for _ in range(_NUM_TURNS):
-      for name, (pid, _) in servers.items():
-        server = psutil.Process(pid)
-        puts, gets, _ = zip(*callers[name])
-        pair = []
-        for calls in puts, gets:
-          barrier.wait(_START_SECONDS)
-          pair.append(_repeat_calls(calls, seconds / _NUM_TURNS, server))
-        stretches[name].append(pair)
-    for _, _, close in itertools.chain(*callers.values()):
-      close()
-    return stretches
-  except BaseException:
-    barrier.abort()
-    raise
+  callers = {
+      name: [sides.SIDES[name].make_caller(messages, port, unrolls_per_call)
+             for _ in range(num_connections)]
+      for name, (_, port) in servers.items()}
+  # Connects, and raises if they cannot be called.
+  for put, get, _ in itertools.chain(*callers.values()):
+    put(True)
+    get(True)
+  stretches = {name: [] for name in servers}
+  # The machine's speed changes, so that only neighbours compare.
+  for _ in range(_NUM_TURNS):
+    for name, (pid, _) in servers.items():
+      server = psutil.Process(pid)
+      puts, gets, _ = zip(*callers[name])
+      pair = []
+      for calls in puts, gets:
+        processes.meet()
+        pair.append(_repeat_calls(calls, seconds / _NUM_TURNS, server))
+      stretches[name].append(pair)
+  for _, _, close in itertools.chain(*callers.values()):
+    close()
+  return stretches
 
 
-def _drive_together(context, messages, servers, num_connections,
-                    unrolls_per_call, seconds):
+def _drive_together(messages, servers, num_connections, unrolls_per_call,
+                    seconds):
   """Calls the servers from a process per core; returns name to `_Figures`."""
   num_processes = min(num_connections, len(os.sched_getaffinity(0)))
   shares = [num_connections * (i + 1) // num_processes -
             num_connections * i // num_processes for i in range(num_processes)]
-  with (context.Manager() as manager,
-        concurrent.futures.ProcessPoolExecutor(
-            num_processes, context) as executor):
-    barrier = manager.Barrier(num_processes)
+  with processes.executor(num_processes) as executor:
     futures = [
         executor.submit(_drive, messages, servers, share, unrolls_per_call,
-                        seconds, barrier) for share in shares]
-    # In the order in which they end: what broke the barrier comes first.
-    processes = [future.result()
-                 for future in concurrent.futures.as_completed(futures)]
+                        seconds) for share in shares]
+    # The first error ends those that wait for the process that had it.
+    found = [future.result()
+             for future in concurrent.futures.as_completed(futures)]
   figures = {}
   for name in servers:
     # [processes, turns, unrolls or weights, fields of _Stretch].
-    stretches = np.array([process[name] for process in processes])
+    stretches = np.array([process[name] for process in found])
     unrolls_per_second, gets_per_second = (
         stretches[..., 0].sum(axis=0).mean(axis=0) * (unrolls_per_call, 1))
     # All processes have seen the same server.
@@ -159,22 +148,15 @@ def _drive_together(context, messages, servers, num_connections,
 
 def _measure(messages, num_connections, unrolls_per_call, seconds):
   """Returns `_Figures` by name, and bytes by which our server has grown."""
-  context = multiprocessing.get_context('spawn')
   with contextlib.ExitStack() as stack:
-    servers = {}
-    for name in sides.SIDES:
-      connection, theirs = context.Pipe()
-      server = context.Process(
-          target=sides.serve, args=(name, messages, theirs))
-      server.start()
-      theirs.close()
-      stack.callback(server.join)
-      stack.callback(connection.close)
-      servers[name] = server.pid, connection.recv()
+    servers = {
+        name: stack.enter_context(
+            processes.serving(sides.serve, name, messages))
+        for name in sides.SIDES}
     process = psutil.Process(servers['ours'][0])
     before = process.memory_info().rss
     figures = _drive_together(
-        context, messages, servers, num_connections, unrolls_per_call, seconds)
+        messages, servers, num_connections, unrolls_per_call, seconds)
     return figures, process.memory_info().rss - before
 
 

@@ -1,0 +1,93 @@
+"""Starts the processes of a measurement, which end with this one."""
+
+import concurrent.futures
+import contextlib
+import multiprocessing
+import os
+import threading
+
+_CONTEXT = multiprocessing.get_context('spawn')
+# How long processes wait for each other.
+_MEETING_SECONDS = 300.
+
+_meeting = None  # The barrier of an executor, in its processes.
+
+
+@contextlib.contextmanager
+def executor(count, prepare=None):
+  """Yields an executor of processes that have all begun.
+
+  An error within the `with` block ends them, whatever they do.
+
+  Args:
+    count: How many processes.
+    prepare: What each calls before it loads what it is to call, if anything.
+  """
+  barrier = _CONTEXT.Barrier(count)
+  with concurrent.futures.ProcessPoolExecutor(
+      count, _CONTEXT, _begin, (barrier, prepare)) as processes:
+    with _ended_on_errors():
+      begun = [processes.submit(meet) for _ in range(count)]
+      for future in begun:
+        future.result()
+      yield processes
+
+
+def _begin(barrier, prepare):
+  global _meeting
+  _meeting = barrier
+  threading.Thread(target=_end_with_parent, daemon=True).start()
+  if prepare:
+    prepare()
+
+
+def _end_with_parent():
+  # An executor's process would wait for ever for what it is to do next.
+  multiprocessing.parent_process().join()
+  os._exit(1)
+
+
+def meet():
+  """Waits until all processes of the executor call this."""
+  _meeting.wait(_MEETING_SECONDS)
+
+
+@contextlib.contextmanager
+def serving(function, *args):
+  """Runs a function in a process of its own, until the `with` block ends.
+
+  Args:
+    function: Called with `args` and a connection. It sends something, and
+      returns when the connection has ended.
+    *args: See above.
+
+  Yields:
+    The process id, and what the function has sent.
+  """
+  connection, theirs = _CONTEXT.Pipe()
+  process = _CONTEXT.Process(target=_serve, args=(function, theirs))
+  process.start()
+  theirs.close()
+  try:
+    with _ended_on_errors():
+      connection.send(args)
+      yield process.pid, connection.recv()
+  finally:
+    connection.close()
+    process.join()
+
+
+def _serve(function, connection):
+  function(*connection.recv(), connection)
+
+
+@contextlib.contextmanager
+def _ended_on_errors():
+  """Ends all processes if the block raises, as it does on Ctrl-C."""
+  try:
+    yield
+  except BaseException:
+    # Else an executor waits until they are done.
+    for process in multiprocessing.active_children():
+      process.terminate()
+    raise
