@@ -1,9 +1,14 @@
-"""Starts the processes of a measurement, which end with this one."""
+"""Starts the processes of a measurement, which end with this one.
+
+A terminal sends Ctrl-C to all of them. They ignore it, since the process that
+started them ends them.
+"""
 
 import concurrent.futures
 import contextlib
 import multiprocessing
 import os
+import signal
 import threading
 
 _CONTEXT = multiprocessing.get_context('spawn')
@@ -27,7 +32,8 @@ def executor(count, prepare=None):
   with concurrent.futures.ProcessPoolExecutor(
       count, _CONTEXT, _begin, (barrier, prepare)) as processes:
     with _ended_on_errors():
-      begun = [processes.submit(meet) for _ in range(count)]
+      with _ignoring_interrupts():
+        begun = [processes.submit(meet) for _ in range(count)]
       for future in begun:
         future.result()
       yield processes
@@ -66,7 +72,8 @@ def serving(function, *args):
   """
   connection, theirs = _CONTEXT.Pipe()
   process = _CONTEXT.Process(target=_serve, args=(function, theirs))
-  process.start()
+  with _ignoring_interrupts():
+    process.start()
   theirs.close()
   try:
     with _ended_on_errors():
@@ -79,6 +86,17 @@ def serving(function, *args):
 
 def _serve(function, connection):
   function(*connection.recv(), connection)
+
+
+@contextlib.contextmanager
+def _ignoring_interrupts():
+  """Has processes that are started in the block ignore Ctrl-C from the start.
+  """
+  previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+  try:
+    yield
+  finally:
+    signal.signal(signal.SIGINT, previous)
 
 
 @contextlib.contextmanager

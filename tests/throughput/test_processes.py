@@ -6,6 +6,7 @@ import faulthandler
 import operator
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -42,6 +43,19 @@ def _benchmark():
       with contextlib.suppress(psutil.NoSuchProcess):
         process.kill()
     benchmark.communicate()
+
+
+@pytest.mark.parametrize('seconds', [0, 5])
+def test_ctrl_c_ends_a_measurement_without_complaint(seconds):
+  """Which a terminal sends to all processes, also to those that just begin."""
+  with _benchmark() as (benchmark, started):
+    time.sleep(seconds)
+    os.killpg(benchmark.pid, signal.SIGINT)
+    _, errors = benchmark.communicate(timeout=60)
+    assert benchmark.returncode == 130
+    assert 'Traceback' not in errors, errors
+    _, alive = psutil.wait_procs(started, 60)
+    assert not alive
 
 
 def test_what_a_measurement_has_started_ends_if_it_is_killed():
