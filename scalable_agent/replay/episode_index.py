@@ -4,7 +4,8 @@
     an episode                          <--------------->
     what is cut out of it               |--------|--------|--------|
 
-The last unroll that is cut out of an episode goes on in the next one.
+The last unroll that is cut out of an episode goes on in the next one, and ends
+with the entry with which that begins, or later.
 """
 
 import bisect
@@ -107,12 +108,15 @@ class _Stream:
       del self.numbers[0]
       self._first += length
     episodes = []
-    while self._ended and self._ended[0][1] - 1 + length <= self._last:
-      begin, end = self._ended.popleft()
+    while self._ended:
+      begin, end = self._ended[0]
+      last_cut = begin + (end - 1 - begin) // length * length
+      if last_cut + length > self._last:
+        break
+      self._ended.popleft()
       if begin < self._first:
         continue
       at, offset = divmod(begin - self._first, length)
-      last_cut = begin + (end - 1 - begin) // length * length
       last_at = (last_cut + length - 1 - self._first) // length
       episodes.append(Episode(
           tuple(self.numbers[at:last_at + 1]), int(offset), int(end - begin)))

@@ -28,8 +28,7 @@ def _whole(play, num_unrolls, length, oldest=0):
   found = []
   for begin, end in play.episodes(last + 1):
     cuts = range(begin, end, length)
-    if begin >= oldest * length and end - 1 + length <= last and (
-        cuts[-1] + length <= last):
+    if begin >= oldest * length and cuts[-1] + length <= last:
       found.append((play.name, begin, end - begin))
   return found
 
@@ -112,18 +111,13 @@ def test_no_episode_spans_a_gap():
   buffer = episode_buffer.EpisodeBuffer(1000, 5, seed=1)
   lost = {7, 20}
   buffer.extend([play.unroll(k, 5) for k in range(40) if k not in lost])
+  whole = _whole(play, 40, 5)
   expected = {
-      (name, begin, num_steps)
-      for name, begin, num_steps in _whole(play, 40, 5)
-      if not any(begin < 5 * (k + 1) and begin + num_steps - 1 + 5 > 5 * k
-                 for k in lost)}
-  drawn = set(_drawn(buffer, 5, 400))
-  assert drawn <= set(_whole(play, 40, 5))
-  for name, begin, num_steps in drawn:
-    for k in lost:
-      last_cut = begin + (num_steps - 1) // 5 * 5
-      assert begin >= 5 * (k + 1) or last_cut + 5 <= 5 * k
-  assert expected <= drawn
+      (name, begin, num_steps) for name, begin, num_steps in whole
+      if all(begin >= 5 * (k + 1) or
+             range(begin, begin + num_steps, 5)[-1] + 5 <= 5 * k for k in lost)}
+  assert len(expected) < len(whole)
+  assert set(_drawn(buffer, 5, 400)) == expected
 
 
 def test_an_environment_that_is_replaced_is_another():
@@ -190,6 +184,22 @@ def test_an_episode_that_begins_an_entry_too_early_is_not_found():
   buffer = episode_buffer.EpisodeBuffer(4, 5, seed=1)
   buffer.extend([play.unroll(k, 5) for k in range(5)])
   assert buffer.draw(1) == []
+
+
+@pytest.mark.parametrize('begin', [0, 2])
+@pytest.mark.parametrize('num_steps', [14, 15, 16])
+def test_an_episode_is_found_with_the_unroll_in_which_its_last_cut_ends(
+    begin, num_steps):
+  """The buffer holds no more, and what follows may be lost."""
+  play = episodes.Play(0, 101, seed=0, end_probability=0.)
+  play.done[0] = begin == 0
+  play.done[[begin, begin + num_steps]] = True
+  num_unrolls = -(-(begin + -(-num_steps // 5) * 5) // 5)
+  buffer = episode_buffer.EpisodeBuffer(num_unrolls, 5, seed=1)
+  for k in range(num_unrolls):
+    assert buffer.draw(1) == []
+    buffer.extend([play.unroll(k, 5)])
+  assert set(_drawn(buffer, 5, 1)) == {(0, begin, num_steps)}
 
 
 def test_environments_that_are_gone_are_forgotten():

@@ -120,8 +120,8 @@ def test_before_an_episode_is_whole_there_is_nothing():
   replayer.publish(dict(one=tf.constant(1.)))
   assert replayer.sample(4) == []
   assert replayer.take_gauges()['replaying_mb'] == 0
-  # What is cut out last ends in unroll 8, the episode at 42 in unroll 9.
-  for k in range(10):
+  # What is cut out last begins at entry 40, in unroll 8, and ends with it.
+  for k in range(9):
     assert replayer.sample(4) == []
     replayer.extend([play.unroll(k, _T)])
   assert len(replayer.sample(4)) == 4
