@@ -1,5 +1,8 @@
 """Frames through a torso: scaled, in the dtype of the computation, checked."""
 
+import contextlib
+
+import numpy as np
 import tensorflow as tf
 
 from scalable_agent.networks import torsos
@@ -34,9 +37,12 @@ class Frames:
     Raises:
       ValueError: The user's torso breaks the interface.
     """
-    size = self._torso.init(initializer.under(_PREFIX))
-    if self._name not in torsos.TORSOS:
-      self._check(initializer.params, size)
+    inner = initializer.under(_PREFIX)
+    if self._name in torsos.TORSOS:
+      return self._torso.init(inner)
+    with self._explaining('init'):
+      size = self._torso.init(inner)
+    self._check(initializer.params, size)
     return size
 
   def apply(self, params, frame):
@@ -60,9 +66,20 @@ class Frames:
       frame /= 255.
     return tf.cast(self._torso.apply(weights, frame), tf.float32)
 
+  @contextlib.contextmanager
+  def _explaining(self, method):
+    """Raises ValueError, of one line, for whatever the user's torso raises."""
+    try:
+      yield
+    except Exception as e:  # pylint: disable=broad-except
+      raise ValueError(torsos.explain(self._name, method, e)) from e
+
   def _check(self, params, size):
     """Raises ValueError unless `apply` does what `init` has announced."""
     problem = f'--network={self._name}: '
+    if not isinstance(size, (int, np.integer)):
+      raise ValueError(f'{problem}init returns a {type(size).__name__} instead '
+                       'of an int, the size of what apply returns.')
     kernel = getattr(self._torso, 'first_kernel', None)
     if kernel and _PREFIX + kernel not in params:
       raise ValueError(f'{problem}first_kernel is {kernel!r}, but init makes '
@@ -70,7 +87,8 @@ class Frames:
     # Traces the torso and runs nothing: an accelerator's memory stays free.
     apply = tf.function(self.apply, autograph=False)
     frame = tf.TensorSpec([2, *self._spec.shape], self._spec.dtype)
-    traced = apply.get_concrete_function(params, frame)
+    with self._explaining('apply'):
+      traced = apply.get_concrete_function(params, frame)
     if traced.captured_inputs:
       raise ValueError(
           f'{problem}apply uses a tensor or a variable that is not in params. '

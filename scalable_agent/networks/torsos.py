@@ -22,6 +22,9 @@ Users write torsos of their own: launch/your_own.md has an example, and says how
 
 import importlib
 import inspect
+import os
+import sys
+import traceback
 
 import tensorflow as tf
 
@@ -225,12 +228,10 @@ def find(name):
   try:
     module = importlib.import_module(module_name)
   except Exception as e:  # pylint: disable=broad-except
-    # It is the user's module: whatever it raises ends in one line.
-    reason = ' '.join(f'{type(e).__name__}: {e}'.split())
     hint = (' Modules are looked for in the current folder and on PYTHONPATH.'
             if isinstance(e, ModuleNotFoundError) else '')
-    raise ValueError(f'{refused}importing {module_name!r} failed with {reason}.'
-                     + hint) from e
+    raise ValueError(
+        explain(name, f'importing {module_name!r}', e) + hint) from e
   if not hasattr(module, class_name):
     raise ValueError(f'{refused}module {module_name!r} has no {class_name!r}.')
   torso = getattr(module, class_name)
@@ -239,6 +240,26 @@ def find(name):
       raise ValueError(f'{refused}{class_name!r} must be a class with the '
                        f'methods init and apply, but has no {method}.')
   return torso
+
+
+def explain(name, what, error):
+  """Says in one line what the user's code has raised, whatever that is.
+
+  Args:
+    name: The value of --network, 'package.module:Name'.
+    what: What has failed, such as 'apply'.
+    error: The exception.
+
+  Returns:
+    The line, with the last place in the user's module, if there is one.
+  """
+  reason = ' '.join(f'{type(error).__name__}: {error}'.split()).rstrip('.')
+  module = sys.modules.get(name.partition(':')[0])
+  path = getattr(module, '__file__', None)
+  numbers = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
+             if frame.filename == path]
+  place = f' ({os.path.basename(path)}:{numbers[-1]})' if numbers else ''
+  return f'--network={name}: {what} failed with {reason}{place}.'
 
 
 def make(name, frame_shape, channel_multiplier=1):
@@ -254,8 +275,8 @@ def make(name, frame_shape, channel_multiplier=1):
     An instance of the class that `find` returns.
 
   Raises:
-    ValueError: There is no such torso, it does not fit the shape, or it has no
-      channels to be multiplied.
+    ValueError: There is no such torso, it does not fit the shape, it has no
+      channels to be multiplied, or it is the user's and cannot be made.
   """
   torso = find(name)
   options = {}
@@ -270,3 +291,7 @@ def make(name, frame_shape, channel_multiplier=1):
   except ValueError as e:
     raise ValueError(f'--network={name} does not fit observations of shape '
                      f'{frame_shape}: {e}') from e
+  except Exception as e:  # pylint: disable=broad-except
+    if name in TORSOS:
+      raise
+    raise ValueError(explain(name, '__init__', e)) from e

@@ -63,6 +63,37 @@ class Outside(Name):
     return super().apply(params, frame) - self._mean
 
 
+class WrongSizes(Name):
+  def apply(self, params, frame):
+    return super().apply(params, frame) @ params['linear/w']
+
+
+class Mistyped(Name):
+  def apply(self, params, frame):
+    return super().apply(params, frame) + params['nope/b']
+
+
+class Fraction(Name):
+  def init(self, initializer):
+    return super().init(initializer) / 2
+
+
+class HalfALayer(Name):
+  def init(self, initializer):
+    initializer.linear('half', self.height / 2, 8)
+    return super().init(initializer)
+
+
+class Wordy(Name):
+  def init(self, initializer):
+    raise RuntimeError('two\\n  lines')
+
+
+class NoArgument(Name):
+  def __init__(self):
+    super().__init__((17, 9, 2))
+
+
 class Linear:
   def __init__(self, frame_shape):
     self.size, = frame_shape
@@ -266,15 +297,31 @@ def test_shape_that_the_torso_does_not_take_is_refused():
 @pytest.mark.parametrize('class_name, message', [
     ('MissingKernel', "first_kernel is 'conv_7/w', but init makes no such"),
     ('Wide', r'init returns the size 257, but apply.*\(2, 256\)'),
-    ('Silent', 'init returns the size None, but apply'),
+    ('Silent', 'init returns a NoneType instead of an int'),
+    ('Fraction', 'init returns a float instead of an int'),
+    ('HalfALayer', r'init failed with InvalidArgumentError: .* \(my_networks'),
+    ('Wordy', r'init failed with RuntimeError: two lines \(my_networks\.py:'),
+    ('NoArgument', '__init__ failed with TypeError: .* argument'),
+    ('WrongSizes', r'apply failed with ValueError: .* equal.* \(my_networks'),
+    ('Mistyped', r"apply failed with KeyError: 'nope/b' \(my_networks\.py:"),
     ('Unflattened', r'init returns the size 256, but.*\(2, 17, 9, 2\)'),
     ('Mean', r'init returns the size 256, but.*\(1, 256\)'),
-    ('Twice', "The weight 'torso/conv_0/w' is made twice"),
+    ('Twice', "The weight 'torso/conv_0/w' is made twice \\(my_net"),
     ('Outside', 'apply uses a tensor or a variable that is not in params'),
 ])
 def test_torsos_that_break_the_interface_are_refused(class_name, message):
   """When weights are made, not by TensorFlow in the middle of a run."""
-  agent = _agent('users_package.my_networks:' + class_name)
+  name = 'users_package.my_networks:' + class_name
   with pytest.raises(ValueError, match=message) as raised:
-    agent.initial_params(0)
+    _agent(name).initial_params(0)
+  assert str(raised.value).startswith(f'--network={name}: ')
   assert '\n' not in str(raised.value)
+
+
+def test_the_line_that_failed_is_the_users(package):
+  """However deep in TensorFlow the error was raised."""
+  lines = (package / 'my_networks.py').read_text().splitlines()
+  (number,) = [i for i, line in enumerate(lines, 1)
+               if "apply(params, frame) @ params['linear/w']" in line]
+  with pytest.raises(ValueError, match=fr'\(my_networks\.py:{number}\)\.$'):
+    _agent('users_package.my_networks:WrongSizes').initial_params(0)
