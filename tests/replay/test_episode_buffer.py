@@ -221,17 +221,19 @@ def test_ages_are_those_of_the_unrolls():
   assert buffer.take_gauges()['replay_age_mean'] == pytest.approx(4.5)
 
 
-@pytest.mark.parametrize('within, method', [
-    ('append', 'draw'), ('take_gauges', 'extend')])
-def test_whoever_is_in_the_middle_keeps_others_out(monkeypatch, within, method):
+@pytest.mark.parametrize('part, within, first, second', [
+    ('_ring', 'append', 'extend', 'draw'), ('_index', 'add', 'extend', 'draw'),
+    ('_ring', 'draw', 'draw', 'extend'),
+    ('_ring', 'take_gauges', 'take_gauges', 'extend')])
+def test_whoever_is_in_the_middle_keeps_others_out(
+    monkeypatch, part, within, first, second):
   play = episodes.Play(0, 21, seed=1, end_probability=1.)
   buffer = episode_buffer.EpisodeBuffer(10, 5, seed=1)
   buffer.extend([play.unroll(k, 5) for k in range(3)])
-  extend = lambda: buffer.extend([play.unroll(3, 5)])
-  calls = dict(append=extend, extend=extend, take_gauges=buffer.take_gauges,
-               draw=lambda: buffer.draw(1))
+  calls = dict(extend=lambda: buffer.extend([play.unroll(3, 5)]),
+               draw=lambda: buffer.draw(1), take_gauges=buffer.take_gauges)
   races.check_waits(
-      monkeypatch, buffer._ring, within, calls[within], calls[method])
+      monkeypatch, getattr(buffer, part), within, calls[first], calls[second])
 
 
 def test_unrolls_are_kept_packed_and_without_core_states():

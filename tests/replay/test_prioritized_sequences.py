@@ -197,6 +197,21 @@ def test_whoever_is_in_the_middle_keeps_others_out(monkeypatch, within, method):
       others[method])
 
 
+@pytest.mark.parametrize('within, method, other', [
+    ('add', 'get', 'update'), ('remove', 'get', 'update'),
+    ('sample', 'get', 'update'), ('probabilities', 'get', 'update'),
+    ('set', 'update', 'get')])
+def test_one_thread_at_a_time_uses_the_tree(monkeypatch, within, method, other):
+  # Where what comes pushes something out.
+  replay = _replay(_Acting(1), num_steps=4 * _LANE, steps_per_update=_LANE)
+  for _ in range(6):
+    batch = replay.get(4)
+  calls = {'get': lambda: replay.get(4), 'update': lambda: replay.update(
+      batch.keys, np.ones([4], np.float32))}
+  races.check_waits(
+      monkeypatch, replay._tree, within, calls[method], calls[other])
+
+
 def test_the_largest_weight_is_of_all_batches_since_the_last_gauges():
   replay = _replay(_Acting(), min_steps=60, steps_per_update=1e-9)
   keys = np.unique(replay.get(1000).keys)
