@@ -152,10 +152,12 @@ def test_while_there_is_no_other_episode_nothing_is_replayed_twice():
   replayer.publish(dict(one=tf.constant(1.)))
   replayer.extend([play.unroll(k, _T) for k in range(15)])
   # Both episodes, of 4 and of 8 unrolls.
-  while {slot and slot.num_left for slot in replayer._slots} != {20, 40}:
+  for _ in range(100):
     replayer._slots = []
     replayer._last = []
     replayer.sample(2)
+    if {slot and slot.num_left for slot in replayer._slots} == {20, 40}:
+      break
   replayer.extend([play.unroll(k, _T) for k in range(15, 36)])
   found = [sorted(episodes.entry_of(u)[1] for u in replayer.sample(2))
            for _ in range(8)]
