@@ -242,9 +242,9 @@ class StagingArea:
   def _run(self):
     while True:
       self._is_free.acquire()
-      if self._stopped.is_set():
-        return
       try:
+        if self._stopped.is_set():
+          raise Closed('The staging area is closed.')
         self._staged.put(self._next())
       except BaseException as e:  # Handed to the thread that calls `get`.
         self._staged.put(e)
@@ -265,7 +265,7 @@ class StagingArea:
 
     Raises:
       TimeoutError: There was none in time.
-      Closed: The source was closed.
+      Closed: The source or the staging area was closed.
       Exception: What `place` raised.
     """
     try:

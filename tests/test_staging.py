@@ -394,3 +394,7 @@ def test_close_ends_the_thread(num_unrolls):
   assert _staging_threads() == before
   with pytest.raises(staging.Closed):
     queue.put(_unroll(9))
+  # What was staged before may still be had.
+  with pytest.raises(staging.Closed):
+    for _ in range(num_unrolls // 2 + 1):
+      area.get(timeout=_SHORT)
