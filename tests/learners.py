@@ -4,12 +4,15 @@ import collections
 import functools
 
 import numpy as np
+import tensorflow as tf
 
+from scalable_agent import adam
 from scalable_agent import learner as learner_lib
 from scalable_agent import networks
 from scalable_agent import rmsprop
 from scalable_agent import trajectories
 from scalable_agent.algorithms import impala
+from scalable_agent.algorithms import reactor
 from scalable_agent.environments import ArraySpec
 from scalable_agent.environments import StepOutput
 from scalable_agent.environments import StepOutputInfo
@@ -105,3 +108,37 @@ def make_learner(agent=None, strategy=None, loss=LOSS, optimizer=OPTIMIZER,
           optimizer.total_environment_frames),
       seed, frames_per_unroll=80 // B,
       gradient_norm_clip=optimizer.gradient_norm_clip, **kwargs)
+
+
+REACTOR_LOSS = reactor.LossSettings(
+    discounting=.9, reward_clipping='abs_one', entropy_cost=.3, lambda_=.8,
+    policy_gradient='beta_loo', beta_loo_clip=1.5)
+
+
+def make_reactor_agent(use_lstm=False):
+  return networks.ReactorAgent(
+      NUM_ACTIONS, (ArraySpec((4,), np.float32),), 'vector', use_lstm,
+      num_atoms=5, v_min=-2., v_max=2., policy_uniform=.01)
+
+
+def make_reactor_batch(seed, weights, agent_state=()):
+  """A random batch, whose behaviour has log-probabilities."""
+  batch = make_batch(seed)
+  agent_outputs = batch.unrolls.agent_outputs
+  return batch._replace(
+      weights=np.array(weights, np.float32),
+      unrolls=batch.unrolls._replace(
+          agent_state=agent_state,
+          agent_outputs=agent_outputs._replace(
+              policy_logits=tf.nn.log_softmax(
+                  agent_outputs.policy_logits).numpy())))
+
+
+def make_reactor_learner(agent, strategy=None, **kwargs):
+  """Makes a learner of Reactor, with Adam and target weights."""
+  return learner_lib.Learner(
+      agent, reactor.make_loss_fn(agent, REACTOR_LOSS),
+      adam.Adam(.003, beta_1=0., epsilon=1e-3),
+      strategy or learner_lib.create_strategy(['/cpu:0']),
+      lambda frames: .003, 1, frames_per_unroll=20, target_update_period=2,
+      **kwargs)

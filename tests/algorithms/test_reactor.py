@@ -7,21 +7,15 @@ import pytest
 import tensorflow as tf
 import tree
 
-from scalable_agent import adam
-from scalable_agent import learner as learner_lib
-from scalable_agent import networks
 from scalable_agent.algorithms import policy_gradients
 from scalable_agent.algorithms import reactor
 from scalable_agent.algorithms import retrace
-from scalable_agent.environments import ArraySpec
 from tests import learners
 
 _NUM_ACTIONS, _T, _B = learners.NUM_ACTIONS, learners.T, learners.B
 _NUM_ATOMS = 5
 _SUPPORT = np.linspace(-2., 2., _NUM_ATOMS).astype(np.float32)
-_SETTINGS = reactor.LossSettings(
-    discounting=.9, reward_clipping='abs_one', entropy_cost=.3, lambda_=.8,
-    policy_gradient='beta_loo', beta_loo_clip=1.5)
+_SETTINGS = learners.REACTOR_LOSS
 _LOSSES = ('critic_loss', 'policy_gradient_loss', 'entropy_loss')
 
 
@@ -49,17 +43,6 @@ def _params(rng, length):
           rng.normal(size=[length, _B, _NUM_ACTIONS]), tf.float32),
       values=tf.constant(rng.normal(
           size=[length, _B, _NUM_ACTIONS, _NUM_ATOMS]), tf.float32))
-
-
-def _make_batch(seed, weights):
-  """A batch of `tests.learners`, whose behaviour has log-probabilities."""
-  batch = learners.make_batch(seed)
-  agent_outputs = batch.unrolls.agent_outputs
-  return batch._replace(
-      weights=np.array(weights, np.float32),
-      unrolls=batch.unrolls._replace(agent_outputs=agent_outputs._replace(
-          policy_logits=tf.nn.log_softmax(
-              agent_outputs.policy_logits).numpy())))
 
 
 def _slow_losses(settings, params, target_params, unrolls):
@@ -114,9 +97,8 @@ def test_compute_loss(networks):
   """Values equal a slow transcription; weights multiply whole sequences."""
   params, target_params = networks
   weights = np.linspace(.2, 3., _B)
-  batch = _make_batch(0, weights)
-  batch = batch._replace(unrolls=batch.unrolls._replace(
-      agent_state=(np.arange(_B, dtype=np.float32),)))
+  batch = learners.make_reactor_batch(
+      0, weights, (np.arange(_B, dtype=np.float32),))
   assert batch.unrolls.env_outputs.done[1:].any()
   agent = _ScriptedAgent()
   loss, logs, priorities = reactor.compute_loss(
@@ -153,7 +135,7 @@ def test_gradients(networks):
   """Critic and actor each get their own loss's gradient, the targets none."""
   params, target_params = networks
   weights = np.linspace(.2, 3., _B)
-  batch = _make_batch(0, weights)
+  batch = learners.make_reactor_batch(0, weights)
   with tf.GradientTape() as tape:
     tape.watch((params, target_params))
     loss, _, _ = reactor.compute_loss(
@@ -196,7 +178,7 @@ def test_a_weight_of_two_is_the_sequence_twice(networks):
   params, target_params = networks
   loss = lambda weights: reactor.compute_loss(
       _ScriptedAgent(), _SETTINGS, params, target_params,
-      _make_batch(0, weights))[0]
+      learners.make_reactor_batch(0, weights))[0]
   one, two = np.ones([_B]), np.ones([_B])
   two[0] = 2.
   alone = np.zeros([_B])
@@ -208,36 +190,23 @@ def test_a_weight_of_two_is_the_sequence_twice(networks):
     dict(policy_gradient='tislr'), dict(lambda_=0.), dict(beta_loo_clip=np.inf),
     dict(reward_clipping='none'), dict(discounting=.5), dict(entropy_cost=0.)])
 def test_every_setting_makes_a_difference(networks, changes):
-  batch = _make_batch(0, np.ones([_B]))
+  batch = learners.make_reactor_batch(0, np.ones([_B]))
   losses = [
       reactor.compute_loss(_ScriptedAgent(), settings, *networks, batch)[0]
       for settings in (_SETTINGS, _SETTINGS._replace(**changes))]
   assert abs(losses[0] - losses[1]) > 1e-3
 
 
-def _make_learner(strategy=None, **kwargs):
-  agent = networks.ReactorAgent(
-      _NUM_ACTIONS, (ArraySpec((4,), np.float32),), 'vector', False, _NUM_ATOMS,
-      -2., 2., .01)
-  return agent, learner_lib.Learner(
-      agent, reactor.make_loss_fn(agent, _SETTINGS),
-      adam.Adam(.003, beta_1=0., epsilon=1e-3),
-      strategy or learner_lib.create_strategy(['/cpu:0']),
-      lambda frames: .003, 1, frames_per_unroll=20, target_update_period=2,
-      **kwargs)
-
-
 @pytest.mark.parametrize('in_parts', [False, True])
 def test_two_replicas_and_parts_equal_one_learner(mirrored, in_parts):
   """Weights, targets and slots; priorities are those of the whole batch."""
+  agent = learners.make_reactor_agent()
   learners_, priorities = [], []
   for split in {}, dict(num_parts=3) if in_parts else dict(strategy=mirrored):
-    agent, learner = _make_learner(**split)
+    learner = learners.make_reactor_learner(agent, **split)
     for seed in range(3):
-      batch = _make_batch(seed, np.linspace(.5, 2., _B))
-      logs, found = learner.step(learner.place(batch._replace(
-          unrolls=batch.unrolls._replace(
-              agent_state=agent.initial_state(_B)))))
+      logs, found = learner.step(learner.place(learners.make_reactor_batch(
+          seed, np.linspace(.5, 2., _B))))
       assert not logs['skipped']
     learners_.append(learner)
     priorities.append(found)
@@ -254,14 +223,13 @@ def test_two_replicas_and_parts_equal_one_learner(mirrored, in_parts):
 
 
 def test_as_a_function_that_xla_compiles():
-  agent, _ = _make_learner()
+  agent = learners.make_reactor_agent()
   params = agent.initial_params(0)
-  batch = _make_batch(0, np.ones([_B]))
+  batch = learners.make_reactor_batch(0, np.ones([_B]))
   batch = batch._replace(
       keys=(), unrolls=batch.unrolls._replace(
           level_name=(), policy_version=(),
-          env_outputs=batch.unrolls.env_outputs._replace(info=()),
-          agent_state=agent.initial_state(_B)))
+          env_outputs=batch.unrolls.env_outputs._replace(info=())))
   loss_fn = reactor.make_loss_fn(agent, _SETTINGS)
   compiled = tf.function(loss_fn, autograph=False, jit_compile=True)
   for one, other in zip(tree.flatten(compiled(params, params, batch)),

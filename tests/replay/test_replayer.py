@@ -28,11 +28,12 @@ class _CountingAgent:
     return (None, None), (count,)
 
 
-def _make(agent, num_plays=3, num_unrolls=30, seed=0, **kwargs):
-  plays = [episodes.Play(name, num_unrolls * _T + 1, seed, **kwargs)
+def _make(agent, num_plays=3, num_unrolls=30, seed=0, end_probability=.15,
+          **options):
+  plays = [episodes.Play(name, num_unrolls * _T + 1, seed, end_probability)
            for name in range(num_plays)]
   replayer = replayer_lib.Replayer(
-      episode_buffer.EpisodeBuffer(10_000, _T, seed), agent, _T)
+      episode_buffer.EpisodeBuffer(10_000, _T, seed), agent, _T, **options)
   replayer.extend([play.unroll(k, _T) for k in range(num_unrolls)
                    for play in plays])
   return plays, replayer
@@ -84,12 +85,16 @@ def test_states_are_of_the_newest_weights():
   assert states == [0., 5., 55.]
 
 
-def test_states_are_the_actors_own_while_weights_do_not_change():
+@pytest.mark.parametrize('device, jit_compile', [
+    ('/cpu:0', False), ('/cpu:1', True)])
+def test_states_are_the_actors_own_while_weights_do_not_change(
+    device, jit_compile):
   agent = networks.Agent(
       3, (ArraySpec((episodes.SIZE,), np.dtype(np.float32)),), 'vector', True)
   params = {name: tf.constant(value)
             for name, value in agent.initial_params(1).items()}
-  plays, replayer = _make(agent, num_plays=2, num_unrolls=8)
+  plays, replayer = _make(agent, num_plays=2, num_unrolls=8, device=device,
+                          jit_compile=jit_compile)
   replayer.publish(params)
   acted = []
   for play in plays:
