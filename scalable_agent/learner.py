@@ -45,7 +45,7 @@ class Learner:
     """Initializes the learner.
 
     Args:
-      agent: A `networks.Agent`.
+      agent: A `networks.Agent` or a `networks.ReactorAgent`.
       loss_fn: A function of params, target params (None if there are none) and
         a `Batch` of tensors for some of the unrolls. It returns the loss, a
         float32 scalar that is summed over time and batch; a dict of what to

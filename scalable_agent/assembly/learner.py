@@ -78,7 +78,7 @@ def create_source(config, source, times, agent, devices, shared=None):
     config: A `config.Config`.
     source: The source of new unrolls, such as a `staging.TrajectoryQueue`.
     times: A `timing.StageTimes`.
-    agent: A `networks.Agent`.
+    agent: A `networks.Agent` or a `networks.ReactorAgent`.
     devices: A `devices.Devices`.
     shared: None, or what takes the place of a buffer of its own, which has the
       methods of `buffer.Buffer` or, if core states are recomputed, of

@@ -40,7 +40,8 @@ def unroll_bytes(config, agent, facts, is_packed=False):
 
   Args:
     config: A `config.Config`.
-    agent: A `networks.Agent`; None for unrolls without core states.
+    agent: A `networks.Agent` or a `networks.ReactorAgent`; None for unrolls
+      without core states.
     facts: Has `num_actions` and `observation_spec`, as an
       `environments.Pool`.
     is_packed: Whether it is kept as `packed_unrolls.pack` makes it. Then it is

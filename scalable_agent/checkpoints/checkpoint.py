@@ -194,7 +194,7 @@ def restore_weights(paths, agent):
 
   Args:
     paths: A list of paths, of which the last that is whole is taken.
-    agent: A `networks.Agent`.
+    agent: A `networks.Agent` or a `networks.ReactorAgent`.
 
   Returns:
     A `TrainedWeights`.

@@ -28,7 +28,7 @@ def play_level(config, policy, agent, on_episode=lambda episode: None,
   Args:
     config: A `config.Config` of a single level, in test mode.
     policy: As for `actor.Actor`.
-    agent: The `networks.Agent` that the policy is of.
+    agent: The `networks.Agent` or `networks.ReactorAgent` of the policy.
     on_episode: As for `play`.
     on_pool: Called with the `environments.Pool`, which is closed at the end.
 

@@ -13,7 +13,7 @@ from scalable_agent.training import logdir as logdir_lib
 Trained = collections.namedtuple('Trained', 'agent facts saved')
 Trained.__doc__ = """An agent and its weights.
 
-  agent: A `networks.Agent`.
+  agent: A `networks.Agent` or a `networks.ReactorAgent`.
   facts: The `suites.Facts` of its levels.
   saved: A `checkpoint.TrainedWeights`.
 """

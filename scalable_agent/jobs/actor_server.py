@@ -55,7 +55,7 @@ class ActorServer:
       facts: A `suites.Facts`.
       address: 'host:port' to listen on.
       security: A `security.Security`.
-      agent: A `networks.Agent`.
+      agent: A `networks.Agent` or a `networks.ReactorAgent`.
       policy: None, or what acts for the actor jobs, as for `actor.Actor`.
       put_unroll: A function that takes an `ActorOutput`, and may block, or
         not, as `TrajectoryQueue.put`.

@@ -25,7 +25,7 @@ def _make_client(config, agent, pools, address, security):
 
   Args:
     config: A `config.Config`.
-    agent: A `networks.Agent`.
+    agent: A `networks.Agent` or a `networks.ReactorAgent`.
     pools: A list of `environments.Pool`s.
     address: 'host:port' of the learner.
     security: A `security.Security`.

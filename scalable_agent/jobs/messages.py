@@ -10,7 +10,7 @@ def unroll_layout(config, agent, facts, num_levels):
 
   Args:
     config: A `config.Config` of either end.
-    agent: A `networks.Agent`.
+    agent: A `networks.Agent` or a `networks.ReactorAgent`.
     facts: Has `num_actions` and `observation_spec`, as an
       `environments.Pool`.
     num_levels: Levels that the learner knows.

@@ -43,7 +43,7 @@ class Buffer:
     with self._lock:
       if not self._ring.numbers:
         return []
-      drawn = [self._ring.draw(number) for number in self._random.choices(
+      drawn = [self._ring.read(number) for number in self._random.choices(
           self._ring.numbers, k=count)]
     return list(map(packed_unrolls.unpack, drawn))
 

@@ -60,7 +60,7 @@ class EpisodeBuffer:
       if not self._index.episodes:
         return []
       return [
-          DrawnEpisode([self._ring.draw(n) for n in episode.numbers],
+          DrawnEpisode([self._ring.read(n) for n in episode.numbers],
                        episode.offset, episode.num_steps)
           for episode in self._random.choices(self._index.episodes, k=count)]
 

@@ -15,8 +15,8 @@ import numpy as np
 import tree
 
 # In this order, the oldest are the first.
-Episode = collections.namedtuple('Episode', 'numbers offset num_steps')
-Episode.__doc__ = """An episode of one environment.
+EpisodeSpan = collections.namedtuple('EpisodeSpan', 'numbers offset num_steps')
+EpisodeSpan.__doc__ = """Where an episode of one environment is.
 
   numbers: A tuple of the numbers of the unrolls that it is in, each of which
     begins with the last entry of the one before.
@@ -29,7 +29,7 @@ class EpisodeIndex:
   """The episodes that are whole in the last unrolls; for one thread at a time.
 
   Attributes:
-    episodes: A list of `Episode`s, the oldest first.
+    episodes: A list of `EpisodeSpan`s, the oldest first.
     streams: A dict of what an environment has and no other to its `_Stream`.
   """
 
@@ -98,10 +98,13 @@ class _Stream:
     self._last_entry = [a.tobytes() for a in _entry(unroll, -1)]
 
   def take_whole(self, oldest):
-    """Returns the `Episode`s that can be cut to the end since the last call.
+    """Returns the episodes that can be cut to the end since the last call.
 
     Args:
       oldest: The number of the oldest unroll that is kept.
+
+    Returns:
+      A list of `EpisodeSpan`s.
     """
     length = self._unroll_length
     while self.numbers[0] < oldest:
@@ -118,7 +121,7 @@ class _Stream:
         continue
       at, offset = divmod(begin - self._first, length)
       last_at = (last_cut + length - 1 - self._first) // length
-      episodes.append(Episode(
+      episodes.append(EpisodeSpan(
           tuple(self.numbers[at:last_at + 1]), int(offset), int(end - begin)))
     return episodes
 

@@ -60,8 +60,8 @@ class Ring:
     self.numbers = range(first, number + 1)
     return removed
 
-  def draw(self, number):
-    """Returns the unroll of a number, one of `numbers`."""
+  def read(self, number):
+    """Returns the unroll of one of `numbers`, and counts it as drawn."""
     unroll, num_bytes = self._items[number % self._capacity]
     self._num_drawn += 1
     self._drawn_bytes += num_bytes

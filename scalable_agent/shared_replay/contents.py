@@ -84,7 +84,7 @@ class Contents:
         max_bytes)
 
   def draw_episode(self):
-    """Draws an `episode_index.Episode` uniformly; None if there is none."""
+    """Draws an `episode_index.EpisodeSpan` uniformly; None if there is none."""
     episodes = self._index.episodes
     return self._random.choice(episodes) if episodes else None
 
@@ -102,7 +102,7 @@ class Contents:
   def _take(self, numbers, max_bytes):
     messages, num_bytes = [], 0
     for number in numbers:
-      item = self._ring.draw(number)
+      item = self._ring.read(number)
       messages.append(item if self._index is None else item[0])
       num_bytes += wire.aligned(len(messages[-1]))
       # The next one may be as long.

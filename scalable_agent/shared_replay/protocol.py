@@ -128,7 +128,7 @@ def decode_fetch(message):
 
 
 def encode_episode(episode):
-  """Returns the answer to `Episode`, for an `episode_index.Episode` or None."""
+  """Returns the answer to `Episode`, for an `EpisodeSpan` or None."""
   if episode is None:
     return b''
   return np.array([episode.offset, episode.num_steps, *episode.numbers],

@@ -166,7 +166,7 @@ def measure_inference(config, step_output, policy, agent, sizes, seconds):
     config: A `config.Config`.
     step_output: A `StepOutput` of arrays [K, ...].
     policy: A `policy.Policy`.
-    agent: Its `networks.Agent`.
+    agent: Its `networks.Agent` or `networks.ReactorAgent`.
     sizes: Batch sizes to measure.
     seconds: To measure for, each.
 
@@ -246,7 +246,7 @@ def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
     config: A `config.Config`.
     pool: An `environments.Pool`, for its facts.
     step_output: A `StepOutput` of arrays [K, ...].
-    agent: A `networks.Agent`.
+    agent: A `networks.Agent` or a `networks.ReactorAgent`.
     learner: A `learner.Learner`.
     size: Environments at a time; divides those of the pool.
     seconds: To measure for.

@@ -51,7 +51,7 @@ class ActorThreads:
     Args:
       config: A `config.Config`.
       pools: A list of `environments.Pool`s, closed by `close`.
-      agent: A `networks.Agent`.
+      agent: A `networks.Agent` or a `networks.ReactorAgent`.
       policy: As for `actor.Actor`; several threads call it. With A3C, as
         `assembly.workers.create_workers` returns it.
       put_unroll: A function that takes an `ActorOutput`, and may block.

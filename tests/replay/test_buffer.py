@@ -141,13 +141,13 @@ def test_threads_may_share_it():
 
 
 @pytest.mark.parametrize('within, method', [
-    ('append', 'sample'), ('draw', 'take_gauges'), ('take_gauges', 'extend')])
+    ('append', 'sample'), ('read', 'take_gauges'), ('take_gauges', 'extend')])
 def test_whoever_is_in_the_middle_keeps_others_out(monkeypatch, within, method):
   buffer = buffer_lib.Buffer(10, seed=1)
   buffer.extend([unrolls.make(0)])
   calls = dict(
       append=lambda: buffer.extend([unrolls.make(1)]),
-      draw=lambda: buffer.sample(1), take_gauges=buffer.take_gauges,
+      read=lambda: buffer.sample(1), take_gauges=buffer.take_gauges,
       sample=lambda: buffer.sample(1),
       extend=lambda: buffer.extend([unrolls.make(2)]))
   races.check_waits(

@@ -225,7 +225,7 @@ def test_ages_are_those_of_the_unrolls():
 
 @pytest.mark.parametrize('part, within, first, second', [
     ('_ring', 'append', 'extend', 'draw'), ('_index', 'add', 'extend', 'draw'),
-    ('_ring', 'draw', 'draw', 'extend'),
+    ('_ring', 'read', 'draw', 'extend'),
     ('_ring', 'take_gauges', 'take_gauges', 'extend')])
 def test_whoever_is_in_the_middle_keeps_others_out(
     monkeypatch, part, within, first, second):

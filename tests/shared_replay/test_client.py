@@ -182,7 +182,7 @@ def test_every_unroll_is_inserted_once_though_answers_are_lost(
     assert proxy.num_connections > 3
     client.close()
     assert job.num_inserted == 30
-    messages = [job.service._contents._ring.draw(n) for n in range(30)]
+    messages = [job.service._contents._ring.read(n) for n in range(30)]
     assert [int(replay_parts.layout().peek(bytes(m), 'policy_version'))
             for m in messages] == list(range(30))
 
