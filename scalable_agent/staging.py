@@ -4,9 +4,13 @@
       -> learner
 
 A source has `get(count)`, which returns a `Batch` of so many unrolls, and
-`close()`. If it has priorities, it also has `update(keys, priorities)`. The
-staging area's thread calls `get`, and the training loop's calls `update`. The
-queue itself is the plain source.
+`close()`. The staging area's thread calls `get`. The queue itself is the plain
+source. What sources with replay have besides, the training loop's thread calls:
+
+    all of them          take_gauges()               values to log
+    with a `Replayer`    publish(weights)            the newest ones
+    with priorities      update(keys, priorities)    what an update has found
+                         filling(), keeps_nothing()  while there is no batch
 
 Both ends are bounded: a full queue blocks the actors, and one batch is prepared
 while the learner trains on another, which adds one update of policy lag.

@@ -33,7 +33,8 @@ class ReplayedQueue:
 
     Args:
       source: Where new unrolls come from, such as a `TrajectoryQueue`.
-      buffer: Has the methods of a `buffer.Buffer`; others may use it too.
+      buffer: Has the methods of a `buffer.Buffer`, such as a `Replayer`; others
+        may use it too.
       num_replayed: How many of those that `get` returns are replayed.
       train_on_new: Whether the new ones are in the batch. If not, all of it is
         replayed.
@@ -107,7 +108,7 @@ class ReplayedQueue:
     return unrolls
 
   def publish(self, weights):
-    """Gives the buffer the newest weights, which a `Replayer` needs."""
+    """Gives the newest weights to the buffer, which has to be a `Replayer`."""
     self._buffer.publish(weights)
 
   def take_gauges(self):
