@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from scalable_agent import gradients
+from scalable_agent import placing
 from scalable_agent import staging
 from scalable_agent import trajectories
 
@@ -49,7 +50,7 @@ def make_gradient_fn(loss_fn, device, jit_compile=False):
   def gradient_fn(weights, unroll):
     batch = staging.join(trajectories.new_batch([unroll]))
     with tf.device(device):
-      placed = gradients.place(batch)
+      placed = placing.place(batch)
       if not compute.experimental_get_tracing_count():
         # Otherwise each thread would trace it.
         with tracing:

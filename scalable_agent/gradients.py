@@ -1,17 +1,14 @@
-"""The gradient of a loss, and batches on the device that it is taken on.
+"""The gradient of a loss.
 
 A gradient may be sparse, `tf.IndexedSlices` of the words that occur. It is made
 dense on its way to whoever applies it, with a note of the rows that it had:
 rows that it does not touch keep their slots in the optimizer.
 """
 
-import numpy as np
 import tensorflow as tf
 import tree
 
 from scalable_agent import rmsprop
-from scalable_agent import trajectories
-from scalable_agent.process import host_tensors
 
 
 def loss_and_gradients(loss_fn, params, target_params, batch):
@@ -21,7 +18,7 @@ def loss_and_gradients(loss_fn, params, target_params, batch):
     loss_fn: As for `learner.Learner`, as are the others.
     params: A dict of name to tensor.
     target_params: The same, or None.
-    batch: A `Batch` of tensors.
+    batch: A `placing.PlacedBatch`.
 
   Returns:
     A triple: a pair of dicts, see `densify`; the loss function's logs; and its
@@ -67,32 +64,3 @@ def sparsify(dense, touched):
   rows = tf.range(tf.shape(dense)[0])
   return tf.IndexedSlices(
       dense, tf.where(touched > 0, rows, -1), tf.shape(dense))
-
-
-def place(batch, rows=slice(None), num_kept=0):
-  """Puts a batch, or some of its unrolls, on the current device.
-
-  Args:
-    batch: A `Batch` of NumPy arrays.
-    rows: A slice of the unrolls.
-    num_kept: How many unrolls of `kept_versions` to count.
-
-  Returns:
-    A `Batch` of tensors, without what no loss depends on. `kept_versions` is
-    their number, a float32 scalar.
-  """
-  move = lambda nest: tree.map_structure(tf.identity, host_tensors.of(nest))
-  along_batch = lambda nest: move(tree.map_structure(lambda a: a[rows], nest))
-  along_time = lambda nest: move(tree.map_structure(lambda a: a[:, rows], nest))
-  unrolls = batch.unrolls
-  return trajectories.Batch(
-      unrolls=trajectories.ActorOutput(
-          level_name=(),
-          agent_state=along_batch(unrolls.agent_state),
-          env_outputs=along_time(unrolls.env_outputs._replace(info=())),
-          agent_outputs=along_time(unrolls.agent_outputs),
-          policy_version=()),
-      is_replayed=along_batch(batch.is_replayed),
-      weights=along_batch(batch.weights),
-      keys=(),
-      kept_versions=move(np.float32(num_kept)))

@@ -14,6 +14,7 @@ import tensorflow as tf
 import tree
 
 from scalable_agent import gradients as gradients_lib
+from scalable_agent import placing
 
 
 def create_strategy(devices):
@@ -47,7 +48,7 @@ class Learner:
     Args:
       agent: A `networks.Agent` or a `networks.ReactorAgent`.
       loss_fn: A function of params, target params (None if there are none) and
-        a `Batch` of tensors for some of the unrolls. It returns the loss, a
+        the `placing.PlacedBatch` of some unrolls. It returns the loss, a
         float32 scalar that is summed over time and batch; a dict of what to
         log, float32 scalars that are to be summed over replicas, or pairs of
         these whose quotient is logged; and float32 [B] or None, the priorities
@@ -137,8 +138,7 @@ class Learner:
         number of replicas here, each of which gets its share.
 
     Returns:
-      What `step` takes: the parts of the batch, without what no loss depends
-      on.
+      What `step` takes: `placing.PlacedBatch`es of the parts of the batch.
 
     Raises:
       ValueError: B is something else.
@@ -154,9 +154,8 @@ class Learner:
       ends = [i * share + j * share // num_parts for j in range(num_parts + 1)]
       with tf.device(device):
         shares.append([
-            gradients_lib.place(
-                batch, slice(start, end),
-                0 if start else len(batch.kept_versions))
+            placing.place(batch, slice(start, end),
+                          0 if start else len(batch.kept_versions))
             for start, end in itertools.pairwise(ends)])
     if len(shares) == 1:
       return shares[0]
@@ -222,7 +221,7 @@ class Learner:
       (gradients, touched), logs, priorities = gradients_lib.add([
           self._gradients(params, targets or None, part) for part in parts])
       logs = dict(logs, num_new_unrolls=tf.add_n([
-          part.kept_versions + tf.reduce_sum(
+          part.num_kept + tf.reduce_sum(
               tf.cast(~part.is_replayed, tf.float32)) for part in parts]))
       log_names[:] = [(name, isinstance(value, tuple))
                       for name, value in logs.items()]

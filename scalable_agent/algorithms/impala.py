@@ -52,7 +52,7 @@ def compute_loss(agent, settings, params, batch):
     agent: A `networks.Agent`.
     settings: A `LossSettings`.
     params: The agent's weights.
-    batch: A `Batch` of tensors.
+    batch: A `placing.PlacedBatch`.
 
   Returns:
     A triple of the loss, a float32 scalar that is summed over time and batch; a

@@ -49,7 +49,8 @@ def compute_loss(agent, settings, params, target_params, batch):
     settings: A `LossSettings`.
     params: The agent's weights.
     target_params: The target network's weights.
-    batch: A `Batch` of tensors, whose weights multiply the loss of a sequence.
+    batch: A `placing.PlacedBatch`, whose weights multiply the loss of a
+      sequence.
 
   Returns:
     A triple of the loss, a float32 scalar that is summed over time and batch; a

@@ -1,0 +1,47 @@
+"""Batches on the device that their loss is computed on."""
+
+import collections
+
+import numpy as np
+import tensorflow as tf
+import tree
+
+from scalable_agent import trajectories
+from scalable_agent.process import host_tensors
+
+PlacedBatch = collections.namedtuple(
+    'PlacedBatch', 'unrolls is_replayed weights num_kept')
+PlacedBatch.__doc__ = """What a loss is computed of, tensors.
+
+  unrolls: As of a `Batch`, without what no loss depends on.
+  is_replayed: As of a `Batch`.
+  weights: As of a `Batch`.
+  num_kept: A float32 scalar, of how many unrolls more the frames count.
+"""
+
+
+def place(batch, rows=slice(None), num_kept=0):
+  """Puts a batch, or some of its unrolls, on the current device.
+
+  Args:
+    batch: A `Batch` of NumPy arrays.
+    rows: A slice of the unrolls.
+    num_kept: How many unrolls of `kept_versions` to count.
+
+  Returns:
+    A `PlacedBatch`.
+  """
+  move = lambda nest: tree.map_structure(tf.identity, host_tensors.of(nest))
+  along_batch = lambda nest: move(tree.map_structure(lambda a: a[rows], nest))
+  along_time = lambda nest: move(tree.map_structure(lambda a: a[:, rows], nest))
+  unrolls = batch.unrolls
+  return PlacedBatch(
+      unrolls=trajectories.ActorOutput(
+          level_name=(),
+          agent_state=along_batch(unrolls.agent_state),
+          env_outputs=along_time(unrolls.env_outputs._replace(info=())),
+          agent_outputs=along_time(unrolls.agent_outputs),
+          policy_version=()),
+      is_replayed=along_batch(batch.is_replayed),
+      weights=along_batch(batch.weights),
+      num_kept=move(np.float32(num_kept)))
