@@ -13,6 +13,9 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent import sweep
+from scalable_agent.results import tables
+from scalable_agent.studies import document
+from scalable_agent.studies import outcomes
 from tests.studies import trial_runs
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -205,6 +208,34 @@ def test_runs_that_have_not_ended_are_not_the_best(tmp_path, capsys, caplog):
                     '--seed=7')
   assert names == ['learning_rate=0.1_seed=7']
   assert '1 of 2 samples have no finished run' in caplog.text
+
+
+def test_the_report_chooses_what_the_second_round_does(tmp_path, capsys):
+  """Neither takes a run that began best, and has not ended."""
+  arguments = (tmp_path, '--samples=5', '--total_environment_frames=1000')
+  with flagsaver.flagsaver():
+    flags.FLAGS(_arguments(*arguments))
+    trials = sweep.make_trials()
+  for i, trial in enumerate(trials):
+    trial_runs.write(tmp_path, trial.name, [float(i)] * 10, [], trial.sample)
+  unfinished = tmp_path / trials[4].name / 'episodes.csv'
+  unfinished.write_text('\n'.join(
+      unfinished.read_text().splitlines()[:4]) + '\n')
+  again = arguments + ('--best=3', '--seeds=2', '--seed=7')
+  _, names = _names(capsys, *again)
+  assert sorted(names) == [f'sample={i:02d}_seed={seed}'
+                           for i in (1, 2, 3) for seed in (7, 8)]
+  for name in names:
+    trial_runs.write(tmp_path, name, [5.],
+                     sample=trials[int(name[7:9])].sample, seed=int(name[-1]))
+  blocks = document.build(outcomes.read_all(tmp_path), ['best3'])
+  ((_, *row),) = next(
+      block.rows for block in blocks if isinstance(block, tables.Table))
+  assert row[:5] == ['4', '3', '2', '5', '2']
+  text = str(blocks)
+  assert 'Runs that have not all of their frames are left out.' in text
+  assert (f'1 of 11 runs have not all of their frames: {unfinished.parent}.'
+          ) in text
 
 
 def test_the_second_round_has_seeds_of_its_own(tmp_path):

@@ -160,7 +160,10 @@ def _kept_by_lag(samples):
 
 
 def _best(level, outcomes):
-  variants = _by_variant('best3', outcomes)
+  # As `sweep --best` chooses: what a run begins with is no final return.
+  variants = _by_variant('best3', [
+      outcome if outcomes_lib.has_ended(outcome) else
+      outcome._replace(final=None) for outcome in outcomes])
   by_name = {}
   for variant, samples in variants.items():
     episodes = [
@@ -170,7 +173,11 @@ def _best(level, outcomes):
       by_name[outcomes_lib.describe(variant)] = episodes
   blocks = [
       document.Heading(f'{level}: the best samples'),
-      document.Paragraph(_HOW_BEST),
+      document.Paragraph(_HOW_BEST)]
+  if not all(map(outcomes_lib.has_ended, outcomes)):
+    blocks.append(document.Paragraph(
+        'Runs that have not all of their frames are left out.'))
+  blocks += [
       *_left_out(variants, _kept_by_best),
       study_tables.best(variants),
       study_tables.best_differences(variants)]
