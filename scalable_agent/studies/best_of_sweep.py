@@ -64,9 +64,10 @@ def by_condition(outcomes):
     `Conditions`.
 
   Raises:
-    ValueError: Two sweeps of a condition have the same seed, or an agent has
-      none.
+    ValueError: Two sweeps of a condition have the same seed, an agent has none,
+      or two conditions have the same name.
   """
+  described = {}
   groups = collections.defaultdict(lambda: collections.defaultdict(list))
   for outcome in outcomes:
     if outcome.seed is None:
@@ -76,13 +77,22 @@ def by_condition(outcomes):
     directory = os.path.dirname(os.path.normpath(outcome.logdir))
     repetition = directory, (
         None if outcomes_lib.has_dependent_runs(outcome) else outcome.seed)
-    groups[_condition(outcome)][repetition].append(outcome)
+    condition = _condition(outcome)
+    # What was varied is in the name, also where it is as usual.
+    described.setdefault(condition, (outcome.variant, condition[1]))
+    groups[condition][repetition].append(outcome)
   for repetitions in groups.values():
     _refuse_equal_seeds(repetitions)
-  usual, names = _usual_and_names(list(groups))
-  return Conditions(usual, {
-      names[condition]: [_read(agents) for agents in repetitions.values()]
-      for condition, repetitions in groups.items()})
+  usual, names = _usual_and_names(list(described.values()))
+  sweeps = {}
+  for condition, repetitions in groups.items():
+    name = names[described[condition]]
+    if name in sweeps:
+      raise ValueError(
+          f'Two conditions that are both called "{name}" cannot be told apart. '
+          'Report on each of them by itself.')
+    sweeps[name] = [_read(agents) for agents in repetitions.values()]
+  return Conditions(usual, sweeps)
 
 
 def _refuse_equal_seeds(repetitions):
@@ -110,9 +120,12 @@ def _condition(outcome):
     # Each member that copied weights has another path there, and where there is
     # none it tells nothing.
     tried.add('warm_start')
-  return outcome.variant, tuple(
-      (name, value) for name, value in sorted(outcome.settings.items())
-      if name not in tried)
+  settings = {name: value for name, value in sorted(outcome.settings.items())
+              if name not in tried}
+  # A setting is the same whether it was varied or given for a whole sweep.
+  varied = [(name, value) for alternative in outcome.variant
+            for name, value in alternative if settings.get(name) != value]
+  return tuple(varied), tuple(settings.items())
 
 
 def _usual_and_names(conditions):

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -173,8 +174,8 @@ def read_all(logdir):
 def in_one_order(outcomes):
   """Returns outcomes whose variants and samples are equal where they mean so.
 
-  Sweeps may name the same settings in another order, all the others follow the
-  first.
+  Sweeps may name the same settings in another order, or others of them
+  together; all follow the first.
 
   Args:
     outcomes: A list of `Outcome`s.
@@ -182,7 +183,7 @@ def in_one_order(outcomes):
   variants, samples = {}, {}
   return [outcome._replace(
       variant=variants.setdefault(
-          frozenset(map(frozenset, outcome.variant)), outcome.variant),
+          frozenset(itertools.chain(*outcome.variant)), outcome.variant),
       sample=samples.setdefault(frozenset(outcome.sample), outcome.sample))
           for outcome in outcomes]
 

@@ -149,6 +149,38 @@ def test_conditions_are_what_differs_but_for_hyperparameters(tmp_path):
               'batch_size=2, replay_proportion=0.0'), [(1, 2), (2, 2)])
 
 
+def test_a_condition_is_one_however_its_settings_were_given(tmp_path):
+  """By --vary, or by a flag of a sweep for each."""
+  for state in 'stored', 'recomputed':
+    for seed in range(1, 5):
+      varied = [dict(replay_state=state)] if seed < 3 else []
+      directory = 'varied' if varied else f'{state}_{seed}'
+      trial_runs.write(tmp_path, f'{directory}/{state}_{seed}', [1.], varied,
+                       seed=seed, replay_state=state, **_OWN)
+  _, sweeps = best_of_sweep.by_condition(_read(*sorted(tmp_path.iterdir())))
+  assert {name: sorted(sweep.seed for sweep in found)
+          for name, found in sweeps.items()} == dict.fromkeys(
+              ('replay_state=stored', 'replay_state=recomputed'), [1, 2, 3, 4])
+
+
+def test_what_is_varied_and_makes_no_difference_tells_conditions_apart(
+    tmp_path):
+  """Without replay there is no state of it, and the user asked for two."""
+  for state in 'stored', 'recomputed':
+    trial_runs.write(tmp_path, state, [1.], [dict(replay_state=state)],
+                     replay_proportion=0., replay_state=state)
+  _, sweeps = best_of_sweep.by_condition(_read(tmp_path))
+  assert set(sweeps) == {'replay_state=stored', 'replay_state=recomputed'}
+
+
+def test_conditions_of_one_name_are_refused(tmp_path):
+  """Or one would take the place of the other."""
+  for directory, size in (('a', 8), ('b', '8')):
+    trial_runs.write(tmp_path, f'{directory}/1', [1.], [dict(num_levels=size)])
+  with pytest.raises(ValueError, match='num_levels=8.* cannot be told apart'):
+    best_of_sweep.by_condition(_read(tmp_path / 'a', tmp_path / 'b'))
+
+
 @pytest.mark.parametrize('settings, usual, names', [
     ([dict(a=1, b=1), dict(a=1, b=2), dict(a=2, b=1)],
      'a=1, b=1', ['usual settings', 'b=2', 'a=2']),

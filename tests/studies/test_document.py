@@ -563,6 +563,18 @@ def test_what_goes_together_with_a_lag_is_told_apart(tmp_path):
   assert [row[3] for row in differences.rows] == ['5', '5']
 
 
+def test_what_goes_together_or_not_is_the_same_variant(tmp_path):
+  """Seeds of a second sweep, which names the same settings otherwise."""
+  for seed in range(6):
+    trial_runs.write(
+        tmp_path, f'{seed}', [float(seed)],
+        [{'policy_lag': 3, 'off_policy_correction': 'none'}] if seed % 2 else
+        [{'policy_lag': 3}, {'off_policy_correction': 'none'}], seed=seed)
+  (table,) = _tables(document.build(outcomes.read_all(tmp_path), ['lag']))
+  ((_, cell),) = table.rows
+  assert cell.startswith('2.5 (') and cell.endswith('6 seeds)')
+
+
 @pytest.mark.parametrize('lag, entries, is_named', [
     (3, [(2, .5), (5, 2.5), (9, 3.), (12, 3.)], False),
     (3, [(2, .5), (5, 2.5), (9, 3.), (12, 1.)], True),
