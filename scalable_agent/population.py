@@ -16,6 +16,7 @@ the command again, and it goes on from where it was.
 """
 
 import contextlib
+import json
 import math
 import os
 import sys
@@ -27,7 +28,9 @@ from scalable_agent import config as config_lib
 from scalable_agent import experiment
 from scalable_agent import suites
 from scalable_agent.files import locks
+from scalable_agent.files import whole_file
 from scalable_agent.process import binary
+from scalable_agent.process import errors
 from scalable_agent.studies import lineage
 from scalable_agent.sweeps import display
 from scalable_agent.sweeps import evolution
@@ -66,7 +69,9 @@ sweep_flags.define_parallel()
 sweep_flags.define_share_replay()
 
 _HISTORY_FILE, _PICTURE_FILE = 'evolution.jsonl', 'lineage.png'
-_LOCK_FILE = 'population.lock'
+_SETTINGS_FILE, _LOCK_FILE = 'population.json', 'population.lock'
+# What evolutions go by, and no record of them says.
+_KEPT = ('burn_in_frames', 'episodes', 'score_range', 'adapt')
 # What the population sets itself, for each member.
 _OWN = ('logdir', 'seed', 'warm_start')
 # A parameter may change so often in the same direction.
@@ -95,6 +100,36 @@ def _check_flags():
     raise _refusal(
         'parallel', f'with --share_replay, all {FLAGS.population} members go '
         f'at the same time. Set it to {FLAGS.population}')
+
+
+def _keep_settings():
+  """Lets flags that are not given be as in the population in --logdir.
+
+  Raises:
+    config_lib.ConfigError: Its settings cannot be read.
+  """
+  path = os.path.join(FLAGS.logdir, _SETTINGS_FILE)
+  try:
+    with open(path, 'rb') as f:
+      found = json.loads(f.read().decode())
+    for name in _KEPT:
+      FLAGS.set_default(name, found[name])
+      if FLAGS[name].value != found[name]:
+        logging.warning('%s is given, and it was %s so far.',
+                        FLAGS[name].serialize(), found[name])
+  except (FileNotFoundError, NotADirectoryError):
+    pass
+  except (OSError, ValueError, KeyError, TypeError, RecursionError,
+          flags.Error) as e:
+    raise config_lib.ConfigError(
+        f'{path} cannot be read ({errors.first_line(e)}). Repair it, or choose '
+        'another --logdir.') from e
+
+
+def _write_settings():
+  whole_file.write(
+      os.path.join(FLAGS.logdir, _SETTINGS_FILE), (json.dumps(
+          {name: FLAGS[name].value for name in _KEPT}) + '\n').encode())
 
 
 def _score_range():
@@ -128,7 +163,8 @@ def start_parameters():
           f'{each.name} cannot be drawn (--range): members copy the weights of '
           'each other, and the population starts their runs.')
   config = experiment.config_with({})
-  FLAGS.set_default('adapt', list(suites.of(config).adapted))
+  if FLAGS.adapt is None:
+    FLAGS.set_default('adapt', list(suites.of(config).adapted))
   drawn = samples_lib.draw(ranges, FLAGS.population, FLAGS.sample_seed)
   starts = []
   for sample in drawn:
@@ -214,6 +250,7 @@ def _make_population(starts, score):
   # Where a member was refused, the directory holds no population yet.
   if not history.records:
     history.add(*begun)
+  _write_settings()
   return population, configs[0]
 
 
@@ -280,6 +317,7 @@ def _carry_out(population, config):
 
 def _train():
   _check_flags()
+  _keep_settings()
   starts = start_parameters()
   score = fitness.make(FLAGS.level_name, _score_range())
   experiment.config_with(starts[0])

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 
 from absl import flags
 from absl.testing import flagsaver
@@ -188,6 +189,57 @@ def test_another_population_is_refused(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match='population of another size, or with'):
       _main(tmp_path, *_CARTPOLE, '--population=4', changed)
   assert (tmp_path / 'evolution.jsonl').read_bytes() == before
+
+
+def _resume(monkeypatch, tmp_path, *arguments):
+  """Returns the `members.Population` that the program would train."""
+  found = []
+  monkeypatch.setattr(population.lineage, 'write', lambda *args: None)
+  monkeypatch.setattr(
+      population.program, 'carry_out',
+      lambda *args, rank, **hooks: found.append(rank.__self__))
+  _main(tmp_path, '--level_name=gym:CartPole-v1', '--population=2', *arguments)
+  return found[0]
+
+
+def test_what_is_not_given_stays_as_the_population_has_it(
+    tmp_path, monkeypatch, caplog):
+  """By the defaults nobody would evolve any more."""
+  _resume(monkeypatch, tmp_path, '--burn_in_frames=50000', '--episodes=1',
+          '--adapt=learning_rate', '--score_range=0,500')
+  for arguments, episodes, score in (
+      ([], 1, 20.), (['--episodes=2', '--score_range=0,200'], 2, 50.),
+      ([], 2, 50.)):
+    caplog.clear()
+    resumed = _resume(monkeypatch, tmp_path, *arguments)
+    assert (resumed.burn_in_frames, resumed.episodes, resumed.adapt) == (
+        50_000, episodes, ['learning_rate'])
+    assert resumed.fitness([types.SimpleNamespace(
+        level='gym:CartPole-v1', episode_return=100.)]) == score
+    assert [text for text in caplog.messages if 'so far' in text] == (
+        arguments and [
+            '--episodes=2 is given, and it was 1 so far.',
+            "--score_range=0,200 is given, and it was ['0', '500'] so far."])
+
+
+def test_a_population_of_an_earlier_version_goes_on(tmp_path, monkeypatch):
+  """It has no file of its settings."""
+  given = '--burn_in_frames=50000', '--score_range=0,500'
+  _resume(monkeypatch, tmp_path, *given)
+  (tmp_path / 'population.json').unlink()
+  assert _resume(monkeypatch, tmp_path, *given).burn_in_frames == 50_000
+  assert _resume(monkeypatch, tmp_path).burn_in_frames == 50_000
+
+
+@pytest.mark.parametrize('text', [
+    '{', '[]', '{}', '{"burn_in_frames": -1}', '{"burn_in_frames": null}'])
+def test_damaged_settings_are_refused_in_one_line(
+    tmp_path, monkeypatch, text):
+  (tmp_path / 'population.json').write_text(text)
+  with pytest.raises(SystemExit, match='^Error: .*population.json cannot be '
+                     'read .*Repair it, or choose another --logdir.$') as error:
+    _resume(monkeypatch, tmp_path, '--score_range=0,500')
+  assert '\n' not in str(error.value)
 
 
 def test_what_was_refused_may_start_otherwise(tmp_path, monkeypatch):
