@@ -7,6 +7,7 @@ it is started again. From then on the member starts from the copy, until it has
 a checkpoint of its own that is newer.
 """
 
+import math
 import os
 import shutil
 import time
@@ -205,8 +206,14 @@ class Population:
     self.members = []
 
   def rank(self, run):
-    """Orders members that wait: fewest environment frames first."""
-    return checkpoint_files.newest_frames(run.logdir)
+    """Orders members that wait: fewest environment frames first.
+
+    One whose frames cannot be read now is the last.
+    """
+    try:
+      return checkpoint_files.newest_frames(run.logdir)
+    except OSError:
+      return math.inf
 
   def on_poll(self):
     """Ends processes of members that can evolve, or whose turn is over."""

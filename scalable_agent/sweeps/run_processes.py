@@ -10,6 +10,7 @@ holds wherever it was started from.
 """
 
 import collections
+import contextlib
 import ctypes
 import functools
 import json
@@ -276,7 +277,20 @@ class ManagedRun:
       return None
 
   def poll(self):
-    """Takes note if the process has ended."""
+    """Takes note if the process has ended.
+
+    Where files cannot be read, as on a network file system for a while, the
+    state stays as it is until the next call.
+    """
+    try:
+      self._poll()
+    except OSError as e:
+      logging.log_every_n_seconds(
+          logging.WARNING,
+          '%s: its files cannot be read now, and are read again: %s.',
+          _REST_SECONDS, self.name, errors.first_line(e))
+
+  def _poll(self):
     if self.state == 'elsewhere':
       if not self._is_elsewhere():
         self.state = 'done' if self._is_done() else 'waiting'
@@ -284,18 +298,20 @@ class ManagedRun:
       if self._process.poll() is None:
         self._kill_if_late()
         return
-      was_told, self.is_told = self.is_told, False
       if self._is_done():
         self.state = 'done'
-        return
       # A process that has just begun does not listen yet.
-      if not was_told or self._process.returncode not in (0, -signal.SIGTERM):
-        self._count_crash()
-      else:
+      elif self.is_told and self._process.returncode in (0, -signal.SIGTERM):
         self.state = 'waiting'
+      else:
+        self._count_crash()
+      self.is_told = False
 
   def _count_crash(self):
-    frames = checkpoint_files.newest_frames(self.logdir)
+    try:
+      frames = checkpoint_files.newest_frames(self.logdir)
+    except OSError:
+      frames = self._crash_frames
     self.crashes = self.crashes + 1 if frames <= self._crash_frames else 1
     self._crash_frames = frames
     self.state = 'waiting' if self.crashes <= MAX_RETRIES else 'failed'
@@ -321,7 +337,10 @@ class ManagedRun:
         self._kill_if_late()
         time.sleep(_WAIT_SECONDS)
       self.is_told = False
-      self.state = 'done' if self._is_done() else 'waiting'
+      self.state = 'waiting'
+      with contextlib.suppress(OSError):
+        if self._is_done():
+          self.state = 'done'
 
 
 def run_all(runs, parallel, stop, on_change=lambda run: None,

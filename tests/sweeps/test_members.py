@@ -1,5 +1,6 @@
 """Members of a population as processes: turns, copies, kills."""
 
+import errno
 import json
 import os
 import pathlib
@@ -202,6 +203,20 @@ def test_before_the_burn_in_nobody_evolves(tmp_path):
   _run(population)
   assert len(population.history.records) == 2
   assert [_weights(tmp_path, i)[0] for i in range(2)] == [300, 300]
+
+
+def test_a_member_whose_frames_cannot_be_read_goes_last(tmp_path, monkeypatch):
+  listings = checkpoint_files.newest_frames
+
+  def newest_frames(logdir):
+    if os.path.basename(logdir) == '0':
+      raise OSError(errno.ESTALE, 'Stale file handle')
+    return listings(logdir)
+
+  population = _make(tmp_path, (1.,) * 2)
+  monkeypatch.setattr(checkpoint_files, 'newest_frames', newest_frames)
+  runs = [member.run for member in population.members]
+  assert sorted(runs, key=population.rank) == runs[::-1]
 
 
 def test_more_members_than_cores_take_turns(tmp_path):

@@ -12,6 +12,7 @@ import types
 import psutil
 import pytest
 
+from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.config import ConfigError
 from scalable_agent.files import locks
 from scalable_agent.process import signals
@@ -134,6 +135,63 @@ def test_a_full_disk_is_waited_for(tmp_path, monkeypatch):
   assert _run([run]) == [('a', 'running'), ('a', 'done')]
   assert len(times) == 3
   assert all(after - before >= .5 for before, after in zip(times, times[1:]))
+
+
+def _stale(*unused_args):
+  raise OSError(errno.ESTALE, 'Stale file handle')
+
+
+def _make_answering(tmp_path, script, *answers):
+  """A run that is done or not as `answers` say, None where nobody can tell."""
+  answers = list(answers)
+
+  def is_done():
+    answer = answers.pop(0)
+    return _stale() if answer is None else answer
+
+  (tmp_path / 'a').mkdir()
+  return run_processes.ManagedRun(
+      'a', str(tmp_path / 'a'), 100,
+      lambda: ['bash', '-c', f'cd {tmp_path}/a; {script}'], is_done)
+
+
+def test_what_cannot_be_read_now_is_looked_at_again(tmp_path, caplog):
+  """Other runs go on."""
+  run = _make_answering(tmp_path, 'true', False, False, None, True)
+  other = _make_run(tmp_path, f'sleep .5; {_SUCCEED}', 'b')
+  _run([run, other], parallel=2)
+  assert [(each.state, each.crashes) for each in (run, other)] == [
+      ('done', 0)] * 2
+  assert caplog.messages == [
+      'a: its files cannot be read now, and are read again: Stale file handle.']
+
+
+def test_a_run_that_was_told_to_end_has_not_crashed_if_its_files_cannot_be_read(
+    tmp_path):
+  run = _make_answering(tmp_path, 'sleep 100', False, False, None, False)
+  run.start()
+  run.terminate()
+  run._process.wait()
+  run.poll()
+  assert (run.state, run.is_told) == ('running', True)
+  run.poll()
+  assert (run.state, run.is_told, run.crashes) == ('waiting', False, 0)
+
+
+def test_a_stop_waits_for_all_even_if_files_cannot_be_read(tmp_path):
+  run = _make_answering(tmp_path, 'sleep 100', False, False, None)
+  other = _make_run(tmp_path, 'sleep 100', 'b')
+  stop = signals.Stop()
+  _run([run, other], parallel=2, stop=stop, on_poll=stop.set)
+  assert [each.state for each in (run, other)] == ['waiting'] * 2
+
+
+def test_a_crash_counts_if_checkpoints_cannot_be_listed(tmp_path, monkeypatch):
+  """As one that has got no further."""
+  monkeypatch.setattr(checkpoint_files, 'newest_frames', _stale)
+  run = _make_run(tmp_path, 'exit 1')
+  _run([run])
+  assert (run.state, run.crashes) == ('failed', 3)
 
 
 def test_a_run_that_cannot_be_shown_ends_with_the_others(tmp_path):
