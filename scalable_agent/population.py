@@ -74,6 +74,9 @@ _SETTINGS_FILE, _LOCK_FILE = 'population.json', 'population.lock'
 _KEPT = ('burn_in_frames', 'episodes', 'score_range', 'adapt')
 # What the population sets itself, for each member.
 _OWN = ('logdir', 'seed', 'warm_start')
+# What is neither drawn nor changed: it is the population's, or weights of one
+# member would not fit another.
+_SAME = (*grid.FIXED, *_OWN, *config_lib.names(config_lib.IDENTITY))
 # A parameter may change so often in the same direction.
 _MANY_CHANGES = 100
 
@@ -157,8 +160,7 @@ def start_parameters():
     if FLAGS[each.name].present:
       raise config_lib.ConfigError(
           f'--{each.name} is given, and drawn too (--range). Leave one out.')
-    if each.name in (*grid.FIXED, *_OWN, *config_lib.names(
-        config_lib.IDENTITY)):
+    if each.name in _SAME:
       raise config_lib.ConfigError(
           f'{each.name} cannot be drawn (--range): members copy the weights of '
           'each other, and the population starts their runs.')
@@ -177,7 +179,11 @@ def start_parameters():
 
 
 def _check_adapts(name, value):
-  """Refuses to multiply what is no positive number, or has an upper end."""
+  """Refuses to multiply what cannot be, or must not."""
+  if name in _SAME:
+    raise _refusal('adapt', f'{name} has to stay as it is, since members copy '
+                   'the weights of each other, and the population starts their '
+                   'runs')
   if not isinstance(value, float) or value <= 0:
     raise _refusal('adapt', f'{name} starts at {value}, and what is multiplied '
                    'by 1.2 has to be positive, and need not be whole')
