@@ -254,8 +254,27 @@ def table(sweeps_by_name):
   return tables.Table(header, rows)
 
 
+def unequal(sweeps_by_name):
+  """Counts pairs of a seed that have not as many agents, and do not count.
+
+  Args:
+    sweeps_by_name: Of `Conditions`.
+
+  Returns:
+    A dict of pairs of names to how many there are, without those of none.
+  """
+  counts = {
+      (a, b): sum(one.seed == other.seed and one.agents != other.agents
+                  for one, other in itertools.product(
+                      sweeps_by_name[a], sweeps_by_name[b]))
+      for a, b in itertools.combinations(sweeps_by_name, 2)}
+  return {names: count for names, count in counts.items() if count}
+
+
 def differences(sweeps_by_name):
   """Compares the best agents on the way, paired by seed, a `tables.Table`.
+
+  The best of more agents is higher by chance alone, so that both have as many.
 
   Args:
     sweeps_by_name: Of `Conditions`.
@@ -274,7 +293,8 @@ def _best_where_both_are_known(first, second):
   found = {}, {}
   for one, other in itertools.product(first, second):
     is_known = ~np.isnan(one.best + other.best)
-    if one.seed == other.seed and np.any(is_known):
+    if (one.seed, one.agents) == (other.seed, other.agents) and np.any(
+        is_known):
       for returns, sweep in zip(found, (one, other)):
         returns[one.seed] = float(np.mean(sweep.best[is_known]))
   return found

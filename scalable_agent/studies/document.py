@@ -255,6 +255,10 @@ def _best_of_sweep(level, outcomes):
         f'{", ".join(uneven)} they differ by more than '
         f'{100 * best_of_sweep.UNEVEN:g} % in their frames or updates so far.'
     ))
+  blocks += [document.Paragraph(
+      f'{count} pairs of sweeps of "{a}" and "{b}" are left out, since the '
+      'best of more agents is higher by chance alone.')
+             for (a, b), count in best_of_sweep.unequal(sweeps).items()]
   return blocks + [
       best_of_sweep.table(sweeps),
       best_of_sweep.differences(sweeps),

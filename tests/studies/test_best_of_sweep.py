@@ -297,6 +297,22 @@ def test_sweeps_are_compared_in_pairs_of_a_seed(tmp_path):
       'lower']]
 
 
+def test_the_best_of_more_agents_is_not_compared_with_that_of_fewer(tmp_path):
+  """It is higher by chance alone."""
+  for seed in range(1, 7):
+    _write_sweep(tmp_path, f'shared_{seed}', [[2.], [1.], [3.]][:seed], seed,
+                 _SHARED)
+    _write_sweep(tmp_path, f'own_{seed}', [[1.], [0.], [2.]], seed, _OWN)
+  blocks = document.build(
+      _read(*sorted(tmp_path.iterdir())), ['best_of_sweep'])
+  _, differences = _tables(blocks)
+  ((_, _, pairs, *_),) = differences.rows
+  assert pairs == '4'
+  assert ('2 pairs of sweeps of "shares_replay=False" and "shares_replay=True" '
+          'are left out, since the best of more agents is higher by chance '
+          'alone.') in str(blocks)
+
+
 @pytest.mark.parametrize('study', ['best3', 'stability', 'lag'])
 def test_agents_that_depend_on_each_other_are_no_samples(tmp_path, study):
   _write_sweep(tmp_path, 'shared', [[1.], [2.]], 1, _SHARED)
