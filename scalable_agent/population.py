@@ -219,7 +219,7 @@ def _make_population(starts, score):
   """Makes the population, or raises ConfigError.
 
   Returns:
-    A pair of the `members.Population` and the `config.Config` of a member.
+    A pair of the `members.Population` and the `config.Config`s of its members.
   """
   begun = [evolution.start(i, parameters)
            for i, parameters in enumerate(starts)]
@@ -257,7 +257,7 @@ def _make_population(starts, score):
   if not history.records:
     history.add(*begun)
   _write_settings()
-  return population, configs[0]
+  return population, configs
 
 
 def _schedule():
@@ -303,14 +303,14 @@ def _draw(population):
                     ' '.join(str(e).splitlines()))
 
 
-def _carry_out(population, config):
+def _carry_out(population, configs):
   runs = [member.run for member in population.members]
   with contextlib.ExitStack() as stack:
     on_poll = population.on_poll
     if FLAGS.share_replay:
       num_left = sum(run.state != 'done' for run in runs)
       job = stack.enter_context(
-          shared_replay.SharedReplay(FLAGS.logdir, config, num_left))
+          shared_replay.SharedReplay(FLAGS.logdir, configs[0], num_left))
 
       def on_poll():
         job.check()
@@ -318,7 +318,8 @@ def _carry_out(population, config):
 
     program.carry_out(
         runs, 'member', FLAGS.parallel, _columns(population), on_poll=on_poll,
-        rank=population.rank, environs=sweep_flags.environs())
+        rank=population.rank,
+        environs=sweep_flags.environs(FLAGS.parallel, configs))
 
 
 def _train():
@@ -336,9 +337,9 @@ def _train():
         f'--logdir={FLAGS.logdir} is in use: another process trains this '
         'population. Wait for it, stop it, or choose another --logdir.') from e
   try:
-    population, config = _make_population(starts, score)
+    population, configs = _make_population(starts, score)
     try:
-      _carry_out(population, config)
+      _carry_out(population, configs)
     finally:
       _draw(population)
   finally:

@@ -187,7 +187,7 @@ def main(argv):
     trials = _choose(make_trials())
     runs, configs = _make_runs(trials)
     with contextlib.ExitStack() as stack:
-      hooks = dict(environs=sweep_flags.environs())
+      hooks = dict(environs=sweep_flags.environs(FLAGS.parallel, configs))
       if _shares_replay():
         num_agents = _check_shares(trials, runs, configs)
         job = shared_replay.SharedReplay(FLAGS.logdir, configs[0], num_agents)

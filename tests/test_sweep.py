@@ -137,6 +137,18 @@ def test_runs_that_share_replay_have_seeds_of_their_own(tmp_path, monkeypatch):
   assert found == expected[1:]
 
 
+def test_runs_share_the_gpus_as_they_need_them(tmp_path, monkeypatch):
+  """One that has not two for itself would fail."""
+  monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '0,1,2,3')
+  found = []
+  monkeypatch.setattr(sweep.program, 'finish', lambda *args, environs, **hooks:
+                      found.append(environs))
+  for parallel, expected in (2, ['0,1', '2,3']), (4, [None] * 4):
+    _main(tmp_path, f'--parallel={parallel}', '--vary=num_learner_devices=1,2')
+    assert [each.get('CUDA_VISIBLE_DEVICES')
+            for each in found.pop()] == expected
+
+
 def test_runs_share_the_memory_out_unless_the_user_does(tmp_path, monkeypatch):
   """No more of them than go at the same time, and no less than all of it."""
   monkeypatch.setattr(

@@ -55,19 +55,24 @@ def _chosen_games():
 
 
 def _make_runs(games):
-  """Returns a `ManagedRun` for each game, or raises ConfigError."""
+  """Makes the run of each game, or raises ConfigError.
+
+  Returns:
+    A pair of lists: the `ManagedRun`s, and their `config.Config`s.
+  """
   if FLAGS['level_name'].present:
     raise config_lib.ConfigError(
         f'--level_name={FLAGS.level_name} cannot work: choose with --games.')
   arguments = [
       *trials_lib.memory_arguments(min(FLAGS.parallel, len(games))),
       *experiment.given_arguments(without=('logdir',))]
-  return [
-      trials_lib.make_run(
-          trial, experiment.config_of_trial(dict(
-              grid.settings_of(trial),
-              logdir=os.path.join(FLAGS.logdir, trial.name))), arguments)
-      for trial in grid.combine([[{'level_name': game} for game in games]])]
+  trials = grid.combine([[{'level_name': game} for game in games]])
+  configs = [
+      experiment.config_of_trial(dict(
+          grid.settings_of(trial),
+          logdir=os.path.join(FLAGS.logdir, trial.name))) for trial in trials]
+  return [trials_lib.make_run(trial, config, arguments)
+          for trial, config in zip(trials, configs, strict=True)], configs
 
 
 def _slurm_script(games):
@@ -98,11 +103,11 @@ def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
     experiment.refuse_arguments(argv)
-    runs = _make_runs(_chosen_games())
+    runs, configs = _make_runs(_chosen_games())
     are_scores_known = True
     try:
       program.finish(runs, 'game', FLAGS.parallel, FLAGS.slurm, _slurm_script,
-                     environs=sweep_flags.environs())
+                     environs=sweep_flags.environs(FLAGS.parallel, configs))
     finally:
       # Also if some games failed, or wait for another start.
       if FLAGS.mode == 'test' and not FLAGS.slurm:

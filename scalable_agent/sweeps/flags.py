@@ -20,14 +20,19 @@ def define_parallel():
         lower_bound=1)
 
 
-def environs():
-  """Returns environment variables for each of --parallel processes, a list.
+def environs(parallel, configs):
+  """Returns environment variables for each process of several, a list.
 
-  They share the GPUs. None where a flag says which of all GPUs they use.
+  They share the GPUs. None where a run says which of all GPUs it uses.
+
+  Args:
+    parallel: Processes at a time.
+    configs: The `config.Config`s of all runs. Any of these may have any share.
   """
-  if flags.FLAGS.inference_device.startswith('gpu'):
+  if any(config.inference_device.startswith('gpu') for config in configs):
     return None
-  return gpus.shares(flags.FLAGS.parallel, flags.FLAGS.num_learner_devices)
+  return gpus.shares(
+      parallel, max(config.num_learner_devices for config in configs))
 
 
 def define_share_replay():

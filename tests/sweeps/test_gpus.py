@@ -1,15 +1,11 @@
 """Which processes see which GPUs."""
 
-from absl import flags
-from absl.testing import flagsaver
 import pytest
 
-from scalable_agent import experiment  # pylint: disable=unused-import
+from scalable_agent import config as config_lib
 from scalable_agent.process import nvidia
 from scalable_agent.sweeps import flags as sweep_flags
 from scalable_agent.sweeps import gpus
-
-sweep_flags.define_parallel()
 
 
 @pytest.mark.parametrize('names, parallel, expected', [
@@ -26,21 +22,22 @@ def test_gpus_are_shared_by_processes(monkeypatch, names, parallel, expected):
 _ALL = ['0', '1', '2', '3']
 
 
-@pytest.mark.parametrize('arguments, expected', [
-    ((), _ALL), (('--num_learner_devices=1',), _ALL),
-    (('--inference_device=cpu:0',), _ALL),
-    (('--num_learner_devices=2',), None),
-    (('--num_learner_devices=2', '--parallel=2'), ['0,1', '2,3']),
-    (('--num_learner_devices=2', '--parallel=3'), None),
-    (('--num_learner_devices=1', '--parallel=5'), [*_ALL[:1], *_ALL]),
-    (('--num_learner_devices=2', '--parallel=5'), None),
-    (('--inference_device=gpu:3',), None)])
-def test_flags_may_leave_nothing_to_share(monkeypatch, arguments, expected):
-  """Where each process uses GPUs of all, or more than would be its own."""
+@pytest.mark.parametrize('parallel, devices, inference, expected', [
+    (4, [0], '', _ALL), (4, [1], '', _ALL), (4, [0], 'cpu:0', _ALL),
+    (4, [2], '', None), (2, [2], '', ['0,1', '2,3']), (3, [2], '', None),
+    (5, [1], '', [*_ALL[:1], *_ALL]), (5, [2], '', None),
+    (4, [0], 'gpu:3', None),
+    # Any run may get any share.
+    (4, [1, 2], '', None), (2, [2, 1], '', ['0,1', '2,3'])])
+def test_runs_may_leave_nothing_to_share(
+    monkeypatch, parallel, devices, inference, expected):
+  """Where one uses GPUs of all, or more than would be its own."""
   monkeypatch.setenv('CUDA_VISIBLE_DEVICES', ','.join(_ALL))
-  with flagsaver.flagsaver():
-    flags.FLAGS(['sweep', '--parallel=4', *arguments])
-    found = sweep_flags.environs()
+  configs = [config_lib.resolve(dict(num_learner_devices=count))
+             for count in devices]
+  configs.append(config_lib.resolve(dict(
+      num_learner_devices=devices[0], inference_device=inference)))
+  found = sweep_flags.environs(parallel, configs)
   if expected is None:
     assert not any(found or [])
   else:
