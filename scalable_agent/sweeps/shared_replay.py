@@ -5,8 +5,11 @@ import socket
 import sys
 import time
 
+from absl import logging
+
 from scalable_agent import config as config_lib
 from scalable_agent.config import ConfigError
+from scalable_agent.process import timing
 from scalable_agent.studies import outcomes
 from scalable_agent.sweeps import run_processes
 from scalable_agent.sweeps import trials
@@ -21,6 +24,8 @@ NOT_INDEPENDENT = (
     'with another --seed and --logdir.')
 # What crashes after so long has worked, and its earlier crashes do not count.
 _STEADY_SECONDS = 600.
+# How long the job of a program that was killed may take to end.
+_PATIENCE_SECONDS = 60.
 # What a replay job depends on: what it shares, and where and how it runs.
 _SETTINGS = config_lib.names(config_lib.REPLAY) + (
     'replay_capacity', 'seed', 'log_interval_secs',
@@ -110,6 +115,7 @@ class SharedReplay:
         'the replay job', logdir, 0, lambda: command, lambda: False,
         ends_with_parent=True)
     self._started_time = None
+    self._patience = None
 
   def __enter__(self):
     return self
@@ -118,8 +124,8 @@ class SharedReplay:
     """Starts the job, again if it has crashed.
 
     Raises:
-      ConfigError: It crashes again and again within minutes, or is another
-        program's.
+      ConfigError: It crashes again and again within minutes, or another
+        program's has not ended in time.
     """
     run = self._run
     if (run.state == 'running' and
@@ -130,12 +136,22 @@ class SharedReplay:
       run.start()
       self._started_time = time.monotonic()
     if run.state == 'elsewhere':
+      self._wait_for_other()
+    if run.state == 'failed':
+      raise ConfigError(f'The replay job {run.failure()}')
+
+  def _wait_for_other(self):
+    run = self._run
+    if self._patience is None:
+      self._patience = timing.Waited()
+      logging.warning(
+          'Another program keeps the replay job in %s. It has %g s to end.',
+          run.logdir, _PATIENCE_SECONDS)
+    elif self._patience.seconds() >= _PATIENCE_SECONDS:
       raise ConfigError(
           f'--logdir={os.path.dirname(run.logdir)} is in use: another program '
           'keeps the replay job there. Wait for it, stop it, or choose another '
           '--logdir.')
-    if run.state == 'failed':
-      raise ConfigError(f'The replay job {run.failure()}')
 
   def __exit__(self, *unused_args):
     self._run.terminate()

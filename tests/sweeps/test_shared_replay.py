@@ -103,13 +103,31 @@ def test_what_it_said_last_is_told(job, tmp_path):
       _check_until(running, lambda: False)
 
 
-def test_two_programs_do_not_keep_one_job(job, tmp_path):
+def test_two_programs_do_not_keep_one_job(
+    job, tmp_path, monkeypatch, caplog):
+  monkeypatch.setattr(shared_replay, '_PATIENCE_SECONDS', .5)
   (tmp_path / 'replay_job').mkdir()
   lock = locks.acquire(str(tmp_path / 'replay_job' / 'launcher.lock'))
   with job() as running:
+    running.check()
     with pytest.raises(config_lib.ConfigError, match='is in use'):
-      running.check()
+      _check_until(running, lambda: False)
+  assert caplog.messages == [
+      f'Another program keeps the replay job in {tmp_path}/replay_job. It has '
+      '0.5 s to end.']
   os.close(lock)
+
+
+def test_a_job_that_is_about_to_end_is_waited_for(job, tmp_path):
+  """That of a program that was killed, and started again at once."""
+  (tmp_path / 'replay_job').mkdir()
+  lock = locks.acquire(str(tmp_path / 'replay_job' / 'launcher.lock'))
+  with job() as running:
+    running.check()
+    os.close(lock)
+    _check_until(running, lambda: os.path.exists(
+        tmp_path / 'replay_job' / 'output.log') and
+                 'begins' in _output(tmp_path))
 
 
 def test_its_flags_are_those_of_the_runs(tmp_path):
