@@ -81,17 +81,35 @@ def samples_of(variants):
       sample for samples in variants.values() for sample in samples))
 
 
-def choose(samples, sample):
+def halves(lines):
+  """Returns the seeds that choose a best sample, and those that are shown.
+
+  Every second seed of all lines is of each half. So what is paired by seed
+  shows the same ones, whatever a line lacks.
+
+  Args:
+    lines: Of `by_lag`.
+
+  Returns:
+    A pair of lists.
+  """
+  seeds = sorted({seed for lags in lines.values() for samples in lags.values()
+                  for found in samples.values() for seed in found})
+  return seeds[::2], seeds[1::2]
+
+
+def choose(samples, sample, seeds):
   """Returns final returns of one sample, or of the best.
 
-  Every second seed chooses the best, and the seeds between them are what is
-  shown: the luck that made it the best is not theirs. If both halves were
-  shown, each chosen by the other, they would depend on each other. It takes a
-  seed of each half that the same samples have, see `selection.complete`.
+  Half of the seeds choose the best, and the others are what is shown: the luck
+  that made it the best is not theirs. If both halves were shown, each chosen by
+  the other, they would depend on each other. It takes a seed of each half that
+  the same samples have, see `selection.complete`.
 
   Args:
     samples: A dict of sample to a dict of seed to `Outcome`.
     sample: Which one; None takes the best.
+    seeds: Of `halves`.
 
   Returns:
     A dict of seed to float, empty where no best can be chosen.
@@ -103,10 +121,8 @@ def choose(samples, sample):
             for seed, outcome in samples.get(sample, {}).items()}
   kept = selection.complete(samples)
   shared = set().union(*kept.values())
-  # Of all seeds: what is paired shows the same ones where a run is missing.
-  seeds = sorted(set().union(*samples.values()))
   choosing, shown = ([seed for seed in half if seed in shared]
-                     for half in (seeds[::2], seeds[1::2]))
+                     for half in seeds)
   if not choosing or not shown:
     return {}
   best = max(kept.values(), key=lambda found: selection.mean_final(
@@ -120,9 +136,10 @@ def without_best(lines):
   Args:
     lines: Of `by_lag`.
   """
+  seeds = halves(lines)
   return [_at(rest, lag) for rest, lags in lines.items()
           for lag, samples in lags.items()
-          if samples and not choose(samples, None)]
+          if samples and not choose(samples, None, seeds)]
 
 
 def _at(rest, lag):
@@ -137,11 +154,11 @@ def draw(title, lines, sample):
     lines: Of `by_lag`.
     sample: Of which to take the runs; None takes the best of each variant.
   """
-  by_name = {}
+  by_name, seeds = {}, halves(lines)
   for rest, lags in lines.items():
     points = []
     for lag, samples in lags.items():
-      values = list(choose(samples, sample).values())
+      values = list(choose(samples, sample, seeds).values())
       if values:
         points.append((lag, float(np.mean(values)),
                        intervals.of_mean(values)))
@@ -156,11 +173,11 @@ def table(lines):
     lines: Of `by_lag`.
   """
   lags = sorted({lag for found in lines.values() for lag in found})
-  rows = []
+  rows, seeds = [], halves(lines)
   for lag in lags:
     row = [str(lag)]
     for found in lines.values():
-      values = list(choose(found.get(lag, {}), None).values())
+      values = list(choose(found.get(lag, {}), None, seeds).values())
       row.append(_cell(values) if values else tables.MISSING)
     rows.append(row)
   return tables.Table(
@@ -175,12 +192,12 @@ def _cell(values):
 
 def differences(lines):
   """Compares best samples at each lag, paired by seed, a `tables.Table`."""
-  rows = []
+  rows, seeds = [], halves(lines)
   for lag in sorted({lag for lags in lines.values() for lag in lags}):
     for a, b in study_tables.neighbours(lines):
       rows.append([
           _at(a, lag), outcomes_lib.describe(b),
           *study_tables.difference(*(
-              choose(lines[variant].get(lag, {}), None)
+              choose(lines[variant].get(lag, {}), None, seeds)
               for variant in (a, b)))])
   return study_tables.difference_table('seeds', rows)

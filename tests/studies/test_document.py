@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 
 from absl import flags
@@ -460,7 +461,7 @@ def test_the_best_sample_is_not_chosen_by_the_seed_that_counts():
             seed: outcomes.Outcome(
                 '', '', (), (), frozenset(), seed, {}, final, 1, 1, {})
             for seed, final in enumerate(row)} for i, row in enumerate(finals)}
-    chosen = lag.choose(samples, None)
+    chosen = lag.choose(samples, None, (range(0, 10, 2), range(1, 10, 2)))
     assert set(chosen) == {1, 3, 5, 7, 9}
     means.append(np.mean(list(chosen.values())))
   # The best of 20 means of 5 seeds is at 0.84.
@@ -484,22 +485,30 @@ def test_what_is_chosen_for_is_not_what_chooses():
               seed: outcomes.Outcome(
                   '', '', (), (), frozenset(), seed, {}, final, 1, 1, {})
               for seed, final in enumerate(row)}
-          for i, row in enumerate(finals)}, None))
+          for i, row in enumerate(finals)},
+                              None, (range(0, 10, 2), range(1, 10, 2))))
     told += study_tables.difference(*shown)[-1] != 'cannot be told'
   assert told / count < .08
 
 
-@pytest.mark.parametrize('missing, pairs', [(1, 5), (6, 4)])
-def test_a_missing_run_costs_no_pairs_of_other_seeds(missing, pairs):
+@pytest.mark.parametrize('missing, pairs', [
+    ([(0, 1)], 5), ([(0, 6)], 4),
+    # All runs of a seed.
+    ([(i, 1) for i in range(3)], 5), ([(i, 6) for i in range(3)], 4)])
+def test_a_missing_run_costs_no_pairs_of_other_seeds(
+    tmp_path, missing, pairs):
   """Whichever half of the seeds it is of, the halves stay what they are."""
-  samples = [
-      {(('learning_rate', i),): {
-          seed: outcomes.Outcome(
-              '', '', (), (), frozenset(), seed, {}, float(seed), 1, 1, {})
-          for seed in range(1, 11) if (i, seed) != lost} for i in range(3)}
-      for lost in (None, (0, missing))]
-  shown = [lag.choose(each, None) for each in samples]
-  assert study_tables.difference(*shown)[0] == str(pairs)
+  for correction in _CORRECTIONS:
+    for i, seed in itertools.product(range(3), range(1, 11)):
+      if correction == 'none' or (i, seed) not in missing:
+        trial_runs.write(
+            tmp_path, f'{correction}_{i}_{seed}', [float(seed)],
+            [{'policy_lag': 0}, {'off_policy_correction': correction}],
+            {'learning_rate': i}, seed=seed)
+  _, differences = _tables(
+      document.build(outcomes.read_all(tmp_path), ['lag']))
+  ((_, _, found, *_),) = differences.rows
+  assert found == str(pairs)
 
 
 def test_there_is_no_best_by_one_seed_alone(tmp_path):
