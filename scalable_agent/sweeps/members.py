@@ -223,7 +223,8 @@ class Population:
     waiting = sum(member.run.state == 'waiting' for member in self.members)
     leaving = sum(member.run.is_told for member in self.members)
     if waiting > leaving:
-      longest = sorted(self.members, key=Member.trained_seconds, reverse=True)
+      staying = [member for member in self.members if not member.run.is_told]
+      longest = sorted(staying, key=Member.trained_seconds, reverse=True)
       for member in longest[:waiting - leaving]:
         if member.trained_seconds() >= self.turn_seconds:
           member.run.terminate()

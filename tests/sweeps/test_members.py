@@ -265,6 +265,23 @@ def test_no_more_leave_than_wait(tmp_path):
   assert [_weights(tmp_path, i)[0] for i in range(4)] == [200] * 4
 
 
+def test_one_that_does_not_leave_keeps_no_other_from_it(tmp_path, monkeypatch):
+  """Two wait, and the one that was told first does not listen."""
+  population = _make(tmp_path, (1.,) * 5)
+  ages = dict(enumerate((9., 3., 5., 0., 0.)))
+  told = []
+  for member in population.members:
+    run = member.run
+    run.state = 'running' if ages[member.index] else 'waiting'
+    run.is_told = member.index == 0
+    monkeypatch.setattr(run, 'terminate', lambda name=run.name: told.append(
+        name))
+  monkeypatch.setattr(members_lib.Member, 'trained_seconds',
+                      lambda member: ages[member.index])
+  population.on_poll()
+  assert told == ['2']
+
+
 _CONTROLLER = '''
 import sys
 from tests.sweeps import test_members
