@@ -29,7 +29,8 @@ def complete(entries, least=0):
     Such a dict.
   """
   counts = collections.Counter(itertools.chain.from_iterable(entries.values()))
-  ordered = [column for column, _ in counts.most_common()]
+  ordered = sorted(
+      counts, key=lambda column: (-counts[column], _order(column)))
   most = max(counts.values(), default=0)
   needed = max(math.floor(_KEPT * most) + 1, min(least, most))
   found, num_found = {}, 0
@@ -40,6 +41,12 @@ def complete(entries, least=0):
     if len(rows) >= needed and len(rows) * num_columns > num_found:
       found, num_found = rows, len(rows) * num_columns
   return found
+
+
+def _order(column):
+  """A key that sorts columns alike, whichever of them was read first."""
+  return sorted(map(repr, column)) if isinstance(column, frozenset) else [
+      repr(column)]
 
 
 def by_drawn(samples):

@@ -36,6 +36,20 @@ def test_most_entries_are_left_where_some_are_missing(rows, least, expected):
   assert list(found) == list(expected)
 
 
+@pytest.mark.parametrize('columns', [
+    (1, 2, 10), tuple(frozenset([('learning_rate', i), ('epsilon', -i)])
+                      for i in (1, 2, 10))])
+def test_what_is_left_does_not_depend_on_what_was_read_first(columns):
+  """As by another name of a directory."""
+  a, b, c = columns
+  rows = [('x', (a, b)), ('y', (a, c)), ('z', (b, c))]
+  found = [
+      selection.complete({name: {column: name for column in has[::step]}
+                          for name, has in rows[::step]})
+      for step in (1, -1)]
+  assert found[0] == found[1] == {'x': {a: 'x'}, 'y': {a: 'y'}}
+
+
 def test_the_best_are_found_by_the_seeds_that_all_have(tmp_path):
   """New seeds of some samples do not change which are the best."""
   for i, value in enumerate((3., 9., 5., 7.)):
