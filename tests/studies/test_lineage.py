@@ -42,7 +42,23 @@ def test_what_a_donor_copied_later_is_not_inherited():
   assert lineage.ancestry(records, 1, 130) == [(0, 0, 80), (1, 100, 130)]
 
 
-def test_the_picture_shows_the_best_member(tmp_path):
+@pytest.mark.parametrize('finals, best', [
+    ((1., 3., 2.), 1), ((None, 1., 2.), 2), ((-1., None, -2.), 0)])
+def test_the_way_to_the_best_member_is_shown(
+    tmp_path, monkeypatch, finals, best):
+  shown = []
+  monkeypatch.setattr(
+      lineage, '_draw_lanes',
+      lambda unused_axis, unused_records, unused_frames, ancestors:
+      shown.append(ancestors))
+  lineage.draw(_RECORDS, [
+      trial_runs.write(tmp_path, f'{i}', [] if final is None else [final] * 20,
+                       total=400)
+      for i, final in enumerate(finals)])
+  assert shown == [lineage.ancestry(_RECORDS, best, 400)]
+
+
+def test_the_picture_shows_what_parameters_were(tmp_path):
   logdirs = [trial_runs.write(tmp_path, f'{i}', [float(i)] * 20, total=400)
              for i in range(3)]
   pictures = []

@@ -346,7 +346,7 @@ def test_no_two_that_run_have_the_variables_of_the_same_place(tmp_path):
 
 
 def test_the_lowest_rank_goes_first(tmp_path):
-  """Also before one that came earlier, and has just been told to go."""
+  """Also before one that came earlier."""
   runs = [_make_run(tmp_path, _SUCCEED, name) for name in 'abc']
   changes = _run(runs, rank=lambda run: -ord(run.name))
   assert [name for name, state in changes if state == 'running'] == [
