@@ -90,6 +90,8 @@ def _check_flags():
   if FLAGS.population < 2:
     raise _refusal('population', 'a member evolves by comparing itself with '
                    'another, so there have to be 2 or more')
+  if math.isnan(FLAGS.turn_secs):  # Which the bound lets through.
+    raise _refusal('turn_secs', 'it has to be a number')
   if FLAGS['warm_start'].present:
     raise _refusal('warm_start', 'members start from each other')
   if FLAGS.mode != 'train':

@@ -99,6 +99,7 @@ def test_the_worse_takes_over_the_weights_of_the_better(tmp_path):
     (('--agent=reactor', '--v_min=-10', '--v_max=10', '--adapt=v_max'),
      '--adapt=v_max cannot work: v_max has to stay as it is, since members '
      'copy the weights of each other'),
+    (('--turn_secs=nan',), '--turn_secs=nan cannot work'),
     (('--score_range=5,5',), '--score_range=5,5 cannot work'),
     (('--score_range=0,inf',), '--score_range=0,inf cannot work'),
     (('--score_range=',), '--score_range is needed'),
