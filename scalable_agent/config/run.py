@@ -40,7 +40,7 @@ class RunSettings:
       settings.NOWHERE, settings.NOT_NEGATIVE)
   batch_timeout_secs: float = setting(
       600., 'Seconds without a batch after which training gives up, from when '
-      'the environments of this process have started, or in a learner job the '
-      'first of an actor job. Less than --environment_timeout_secs and no '
-      'environment that hangs is replaced.',
+      'the environments of this process have started; in a learner job, those '
+      'of an actor job. If it is less than --environment_timeout_secs, the run '
+      'ends before an environment that hangs is replaced.',
       settings.NOWHERE, settings.POSITIVE)

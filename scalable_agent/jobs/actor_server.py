@@ -121,7 +121,7 @@ class ActorServer:
 
   def are_expected(self):
     """Whether unrolls should be coming."""
-    return self._service.num_jobs > 0
+    return self._service.has_acting_jobs
 
   def publish(self, weights, version):
     """Offers the weights of update `version` to the actor jobs."""

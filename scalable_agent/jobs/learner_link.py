@@ -54,15 +54,9 @@ class EpisodeReports:
     self._episodes.put(episode)
 
   def send(self, client):
-    """Sends what there is to a `client.LearnerClient`, again and again.
-
-    The first to call the learner are those who act, once they have something
-    to act on.
-    """
+    """Sends what there is to a `client.LearnerClient`, again and again."""
     while True:
       client.sleep(_REPORT_SECONDS)
-      if client.session is None:
-        continue
       episodes = []
       while not self._episodes.empty():
         episodes.append(self._episodes.get())
@@ -112,7 +106,7 @@ class Actors:
         threads.CheckedThreads([self._client], self._reports.send, 'reporter')]
 
   def _act(self, pool):
-    # The learner waits for unrolls from when it hears of this job, and
+    # The learner waits for unrolls from when this asks it for weights, and
     # environments may take longer to start than it waits.
     output = pool.recv()
     acting = self._make_actor(pool)
@@ -120,7 +114,7 @@ class Actors:
     actor.run_actor(pool, self._times, acting)
 
   def _make_actor(self, pool):
-    """Returns the `actor.Actor` of a pool; the first to call the learner."""
+    """Returns the `actor.Actor` of a pool, whose environments have started."""
     raise NotImplementedError
 
   def check(self):

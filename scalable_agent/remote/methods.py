@@ -210,6 +210,7 @@ class Methods:
   async def _put(self, call, message):
     try:
       session = self._session(int(self._unroll_layout.peek(message, 'session')))
+      session.acts = True
       self._calls.join(call, session)
       with session:
         await self._turn.acquire()
@@ -328,6 +329,7 @@ class Methods:
     except struct.error as e:
       raise bad('expected a session and a version') from e
     with self._session(number) as session:
+      session.acts = True
       self._calls.join(call, session)
       snapshot = self.snapshot
       if snapshot is None:
@@ -346,6 +348,7 @@ class Methods:
       if self._make_actor is None:
         raise Refused(grpc.StatusCode.FAILED_PRECONDITION,
                       '--inference is "actor" at the learner')
+      session.acts = True
       self._calls.join(call, session)
       levels = session.about.levels
       layouts = self.steps_layouts(len(levels))

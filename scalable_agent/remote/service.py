@@ -97,6 +97,11 @@ class Service:
     """Actor jobs heard of within the last minute."""
     return len({s.about.task for s in self._methods.sessions.recent()})
 
+  @property
+  def has_acting_jobs(self):
+    """Whether one of these acts, as its environments have started."""
+    return any(s.acts for s in self._methods.sessions.recent())
+
   def finish(self):
     """From now on, tells everyone who asks that training is done."""
     self._methods.is_done = True

@@ -49,7 +49,10 @@ def test_a_learner_expects_nothing_of_environments_that_start(
         test_worker._config(architecture, job_name='actor'), [pool],
         f'127.0.0.1:{server._service.port}', test_worker._SECURITY)
     try:
-      time.sleep(1.)
+      while not server._service.num_jobs:  # It would hear of the end.
+        actors.check()
+        time.sleep(.01)
+      time.sleep(.5)
       actors.check()
       assert not server.are_expected()
       pool.start()
