@@ -262,6 +262,18 @@ def test_the_second_round_has_seeds_of_its_own(tmp_path):
     _main(*arguments, '--best=1', '--seeds=2', '--seed=2')
 
 
+def test_a_second_round_without_the_samples_of_the_first_is_refused(tmp_path):
+  arguments = (tmp_path, '--samples=2', '--total_environment_frames=1000')
+  with flagsaver.flagsaver():
+    flags.FLAGS(_arguments(*arguments))
+    trials = sweep.make_trials()
+  for trial in trials:
+    trial_runs.write(tmp_path, trial.name, [1.], [], trial.sample)
+  with pytest.raises(SystemExit, match='^Error: --best=1 cannot work: none of '
+                     'the best samples in .* Give --sample_seed and'):
+    _main(*arguments, '--best=1', '--seeds=1', '--seed=7', '--sample_seed=2')
+
+
 def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
   arguments = (tmp_path, '--samples=2', '--variant=policy_lag=3 entropy_cost=1',
                '--variant=policy_lag=4', '--seeds=2', '--range=epsilon=1,2')

@@ -41,6 +41,8 @@ _POLL_SECONDS = .2
 _WAIT_SECONDS = .05
 # Until a start that has failed is tried again: a disk may be full for a while.
 _REST_SECONDS = 30.
+# Files that cannot be read for so long will not be soon.
+_UNREADABLE_SECONDS = 300.
 # How long a process may take to end once it is told to: more than a save.
 _GRACE_SECONDS = 300.
 _TAIL_BYTES = 1 << 16
@@ -77,7 +79,8 @@ def is_tested(config):
         and (not config.video_dir or os.path.exists(
             file_names.video(config.video_dir, level)))
         for level in suites.level_names(config))
-  except (OSError, ValueError, KeyError, TypeError, RecursionError):
+  except (FileNotFoundError, NotADirectoryError, ValueError, KeyError,
+          TypeError, RecursionError):
     return False
 
 
@@ -190,6 +193,7 @@ class ManagedRun:
     self._told = None
     self._start_error = ''
     self._rests_until = -math.inf
+    self._unreadable = None
     self.state = 'done' if is_done() else 'waiting'
 
   @property
@@ -281,14 +285,21 @@ class ManagedRun:
 
     Where files cannot be read, as on a network file system for a while, the
     state stays as it is until the next call.
+
+    Raises:
+      OSError: They could not be read for minutes.
     """
     try:
       self._poll()
+      self._unreadable = None
     except OSError as e:
-      logging.log_every_n_seconds(
-          logging.WARNING,
-          '%s: its files cannot be read now, and are read again: %s.',
-          _REST_SECONDS, self.name, errors.first_line(e))
+      if self._unreadable is None:
+        self._unreadable = timing.Waited()
+        logging.warning(
+            '%s: its files cannot be read now, and are read again: %s.',
+            self.name, errors.first_line(e))
+      elif self._unreadable.seconds() >= _UNREADABLE_SECONDS:
+        raise
 
   def _poll(self):
     if self.state == 'elsewhere':

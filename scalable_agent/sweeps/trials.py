@@ -175,4 +175,9 @@ def choose_best(trials, logdir, count):
           'Run the sweep without --best first.')
     if sample in best:
       chosen.append(trial)
+  if not chosen:
+    raise ConfigError(
+        f'--best={count} cannot work: none of the best samples in {logdir} is '
+        'a sample of this sweep. Give --sample_seed and --samples as in the '
+        'first round.')
   return chosen

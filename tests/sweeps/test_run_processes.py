@@ -166,6 +166,14 @@ def test_what_cannot_be_read_now_is_looked_at_again(tmp_path, caplog):
       'a: its files cannot be read now, and are read again: Stale file handle.']
 
 
+def test_what_cannot_be_read_for_minutes_is_not_waited_for(
+    tmp_path, monkeypatch):
+  monkeypatch.setattr(run_processes, '_UNREADABLE_SECONDS', .5)
+  run = _make_answering(tmp_path, 'true', False, False, *[None] * 1000)
+  with pytest.raises(OSError, match='Stale'):
+    _run([run])
+
+
 def test_a_run_that_was_told_to_end_has_not_crashed_if_its_files_cannot_be_read(
     tmp_path):
   run = _make_answering(tmp_path, 'sleep 100', False, False, None, False)
