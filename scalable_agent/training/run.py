@@ -306,10 +306,12 @@ class Run:
 
   def save_last(self):
     """Reports what is left, and saves: `check_saved` says whether it failed."""
-    if self._has_begun:
-      self.report()
-    with contextlib.suppress(checkpoint.CheckpointError):
-      self.save()
+    try:
+      if self._has_begun:
+        self.report()
+    finally:
+      with contextlib.suppress(checkpoint.CheckpointError):
+        self.save()
 
   def close_saver(self):
     """Gives back what was kept for saving; nothing is saved from then on."""

@@ -210,6 +210,23 @@ def test_what_was_not_reported_is_written_at_the_end(tmp_path):
   assert json.loads(line)['learner_steps'] == 2
 
 
+def test_the_last_checkpoint_is_saved_even_if_what_is_left_cannot_be_reported(
+    tmp_path, monkeypatch):
+  run, _ = _make_run(tmp_path)
+
+  def fail():
+    raise ValueError('No such figure.')
+
+  try:
+    _train(run, 2)
+    monkeypatch.setattr(run, 'report', fail)
+    with pytest.raises(ValueError, match='No such figure'):
+      run.save_last()
+  finally:
+    run.close()
+  assert checkpoint_files.newest_frames(str(tmp_path)) == 60
+
+
 def test_the_last_checkpoint_does_not_wait_for_environments(tmp_path):
   """What ends the run may give them less time than they take to end."""
   config = _make_config(tmp_path, '--total_environment_frames=60')
