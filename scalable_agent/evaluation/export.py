@@ -71,14 +71,27 @@ def export(config):
       _save(trained, new)
       with open(os.path.join(new, _METADATA_FILE), 'w') as f:
         f.write(json.dumps(metadata, indent=2) + '\n')
-      if os.path.isdir(directory):
-        os.replace(directory, os.path.join(temporary, 'old'))
-      os.replace(new, directory)
+      _replace(directory, new, os.path.join(temporary, 'old'))
   except (OSError, tf.errors.OpError) as e:
     raise refusal('export_dir', directory,
                   f'it cannot be written: {errors.first_line(e)}') from e
   logging.info('Exported %s', trained.saved.path)
   return directory
+
+
+def _replace(directory, new, old):
+  """Puts `new` in the place of a directory that may be there, all or nothing.
+
+  What was there goes to `old`.
+  """
+  try:
+    if os.path.isdir(directory):
+      os.replace(directory, old)
+    os.replace(new, directory)
+  except BaseException:  # Also a signal between the two.
+    if os.path.isdir(old) and not os.path.isdir(directory):
+      os.replace(old, directory)
+    raise
 
 
 def _is_replaceable(directory):

@@ -16,6 +16,7 @@ from scalable_agent import environments
 from scalable_agent.environments.engines import dmlab
 from scalable_agent.evaluation import export
 from scalable_agent.evaluation import trained
+from scalable_agent.process import signals
 from scalable_agent.training import run_config
 from tests import your_own
 from tests.evaluation import trained_runs
@@ -226,6 +227,25 @@ def test_the_program_exports_to_a_directory(logdir, tmp_path, run_main):
     assert {'saved_model.pb', 'metadata.json'} < set(os.listdir(target))
     assert os.listdir(tmp_path / 'somewhere') == ['else']
   assert _contents(logdir) == before
+
+
+@pytest.mark.parametrize('error', [
+    signals.Interrupted(), OSError(errno.EIO, 'Input/output error')])
+def test_an_export_that_is_cut_short_keeps_the_one_before(
+    logdir, tmp_path, monkeypatch, error):
+  _export(logdir)
+  before = _contents(logdir / 'export')
+  replace = os.replace
+
+  def fail(source, target):
+    if os.path.basename(source) == 'new':
+      raise error
+    replace(source, target)
+
+  monkeypatch.setattr(os, 'replace', fail)
+  with pytest.raises((signals.Interrupted, config_lib.ConfigError)):
+    _export(logdir)
+  assert _contents(logdir / 'export') == before
 
 
 def test_an_export_removes_nothing_but_an_export(logdir, tmp_path, run_main):
