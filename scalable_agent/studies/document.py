@@ -56,9 +56,9 @@ _HOW_SWEPT = (
     'million frames on Atari, and over 10 million on DMLab-30. "Best" is the '
     'best agent at each point, "on the way" the mean over all points that are '
     'known, which is what conditions are compared by. Pairs are of sweeps with '
-    'the same seed, at the points that are known of both. A point is unknown '
-    'before the first episodes, and from where an agent of the sweep has no '
-    'more frames.')
+    'the same seed and as many agents, at the points that are known of both. A '
+    'point is unknown before the first episodes, and from where an agent of '
+    'the sweep has no more frames.')
 
 
 def _missing(outcomes):
@@ -256,8 +256,9 @@ def _best_of_sweep(level, outcomes):
         f'{100 * best_of_sweep.UNEVEN:g} % in their frames or updates so far.'
     ))
   blocks += [document.Paragraph(
-      f'{count} pairs of sweeps of "{a}" and "{b}" are left out, since the '
-      'best of more agents is higher by chance alone.')
+      f'Pairs of "{a}" and "{b}" whose sweeps have not as many agents are left '
+      f'out, {count} in all: the best of more agents is higher by chance '
+      'alone.')
              for (a, b), count in best_of_sweep.unequal(sweeps).items()]
   return blocks + [
       best_of_sweep.table(sweeps),

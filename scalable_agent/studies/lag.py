@@ -1,5 +1,7 @@
 """Final returns against the policy lag (paper, Appendix E.1)."""
 
+import itertools
+
 import numpy as np
 
 from scalable_agent.results import runs as runs_lib
@@ -26,7 +28,7 @@ def by_lag(variants):
   Raises:
     ValueError: A variant says nothing of its lag.
   """
-  found = {}
+  found, rests = {}, {}
   for variant, samples in variants.items():
     lags = [dict(alternative)[_LAG] for alternative in variant
             if _LAG in dict(alternative)]
@@ -37,6 +39,8 @@ def by_lag(variants):
     rest = tuple(filter(None, (
         tuple(pair for pair in alternative if pair[0] != _LAG)
         for alternative in variant)))
+    # Of settings that another sweep names otherwise, the first names count.
+    rest = rests.setdefault(frozenset(itertools.chain(*rest)), rest)
     found.setdefault(rest, {})[lags[0]] = samples
   return {rest: dict(sorted(lags.items())) for rest, lags in found.items()}
 

@@ -308,9 +308,9 @@ def test_the_best_of_more_agents_is_not_compared_with_that_of_fewer(tmp_path):
   _, differences = _tables(blocks)
   ((_, _, pairs, *_),) = differences.rows
   assert pairs == '4'
-  assert ('2 pairs of sweeps of "shares_replay=False" and "shares_replay=True" '
-          'are left out, since the best of more agents is higher by chance '
-          'alone.') in str(blocks)
+  assert ('Pairs of "shares_replay=False" and "shares_replay=True" whose '
+          'sweeps have not as many agents are left out, 2 in all: the best of '
+          'more agents is higher by chance alone.') in str(blocks)
 
 
 @pytest.mark.parametrize('study', ['best3', 'stability', 'lag'])

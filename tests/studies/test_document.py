@@ -584,6 +584,18 @@ def test_what_goes_together_or_not_is_the_same_variant(tmp_path):
   assert cell.startswith('2.5 (') and cell.endswith('6 seeds)')
 
 
+def test_a_variant_is_one_line_however_it_is_named_at_other_lags(tmp_path):
+  for lag, names in enumerate((
+      [{'policy_lag': 0, 'batch_size': 2, 'num_actors': 4}],
+      [{'policy_lag': 1}, {'num_actors': 4}, {'batch_size': 2}],
+      [{'batch_size': 2}, {'policy_lag': 2}, {'num_actors': 4}])):
+    trial_runs.write(tmp_path, f'{lag}', [float(lag)], names)
+  (table,) = _tables(document.build(outcomes.read_all(tmp_path), ['lag']))
+  assert table.header == ['lag', 'batch_size=2, num_actors=4']
+  assert [[cell.split()[0] for cell in row] for row in table.rows] == [
+      ['0', '0'], ['1', '1'], ['2', '2']]
+
+
 @pytest.mark.parametrize('lag, entries, is_named', [
     (3, [(2, .5), (5, 2.5), (9, 3.), (12, 3.)], False),
     (3, [(2, .5), (5, 2.5), (9, 3.), (12, 1.)], True),
