@@ -1,12 +1,13 @@
 """Starts the processes of a measurement, which end with this one.
 
-A terminal sends Ctrl-C to all of them. They ignore it, since the process that
-started them ends them.
+A terminal sends Ctrl-C to all of them. It does not reach them, since the
+process that started them ends them.
 """
 
 import concurrent.futures
 import contextlib
 import multiprocessing
+from multiprocessing import resource_tracker
 import os
 import signal
 import threading
@@ -32,7 +33,7 @@ def executor(count, prepare=None):
   with concurrent.futures.ProcessPoolExecutor(
       count, _CONTEXT, _begin, (barrier, prepare)) as processes:
     with _ended_on_errors():
-      with _ignoring_interrupts():
+      with _keeping_interrupts():
         begun = [processes.submit(meet) for _ in range(count)]
       for future in begun:
         future.result()
@@ -72,7 +73,7 @@ def serving(function, *args):
   """
   connection, theirs = _CONTEXT.Pipe()
   process = _CONTEXT.Process(target=_serve, args=(function, theirs))
-  with _ignoring_interrupts():
+  with _keeping_interrupts():
     process.start()
   theirs.close()
   try:
@@ -89,14 +90,17 @@ def _serve(function, connection):
 
 
 @contextlib.contextmanager
-def _ignoring_interrupts():
-  """Has processes that are started in the block ignore Ctrl-C from the start.
+def _keeping_interrupts():
+  """Keeps Ctrl-C from processes that are started in the block, for good.
+
+  To this process it comes at the end of the block.
   """
-  previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+  resource_tracker.ensure_running()  # Its start would let Ctrl-C through.
+  previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
   try:
     yield
   finally:
-    signal.signal(signal.SIGINT, previous)
+    signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 @contextlib.contextmanager
