@@ -118,6 +118,8 @@ def _keep_settings():
     with open(path, 'rb') as f:
       found = json.loads(f.read().decode())
     for name in _KEPT:
+      if found[name] is None:
+        raise ValueError(f'{name} is null')
       FLAGS.set_default(name, found[name])
       if FLAGS[name].value != found[name]:
         logging.warning('%s is given, and it was %s so far.',
@@ -256,9 +258,10 @@ def _make_population(starts, score):
   if FLAGS.share_replay:
     shared_replay.check_alike(configs)
   # Where a member was refused, the directory holds no population yet.
+  with config_lib.writing('logdir', FLAGS.logdir):
+    _write_settings()
   if not history.records:
     history.add(*begun)
-  _write_settings()
   return population, configs
 
 

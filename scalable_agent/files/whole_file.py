@@ -6,7 +6,7 @@ Several processes may write or check a file at a time: the last one has it.
 import contextlib
 import glob
 import os
-import socket
+import secrets
 
 
 @contextlib.contextmanager
@@ -78,4 +78,4 @@ def remove_leftovers(path):
 
 
 def _temporary_name(path):
-  return f'{path}.{socket.gethostname()}.{os.getpid()}.tmp'
+  return f'{path}.{secrets.token_hex(4)}.tmp'
