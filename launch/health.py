@@ -5,7 +5,7 @@
 
 Prints one line, and exits with 0 if all is well:
 
-* An actor is connected to its learner, from its environments' first output on.
+* An actor is connected to its learner.
 * A learner listens for actors and, while some are connected, trains.
 * A replay job listens for learners.
 * A run without jobs trains.
@@ -66,9 +66,10 @@ def find_sockets(proc='/proc'):
 
 
 def find_silence(config, process):
-  """Returns for how long a job has done neither, in seconds; see the module.
+  """Returns for how long a job shows no sign of training, in seconds.
 
-  0 while it does what may take longer.
+  Signs are those of the module's docstring, and its start. It returns 0 while
+  the job does what may take longer.
 
   Args:
     config: The job's `config.Config`.
@@ -117,7 +118,7 @@ def find_problem(config, sockets, silent_seconds):
       return None  # Nobody is there to learn from.
   longest = config.batch_timeout_secs + config.log_interval_secs
   if config.writes_logdir and silent_seconds() > longest:
-    return f'has not written metrics.jsonl for {silent_seconds():.0f} s'
+    return f'has shown no sign of training for {silent_seconds():.0f} s'
   return None
 
 

@@ -16,7 +16,8 @@ PlacedBatch.__doc__ = """What a loss is computed of, tensors.
   unrolls: As of a `Batch`, without what no loss depends on.
   is_replayed: As of a `Batch`.
   weights: As of a `Batch`.
-  num_kept: A float32 scalar, of how many unrolls more the frames count.
+  num_kept: How many unrolls that are not in the batch count as frames, a
+    float32 scalar.
 """
 
 

@@ -33,7 +33,7 @@ _LISTENS, _ACTOR_IS_HERE = ('0A', 8000, 0), ('01', 8000, 40000)
 
 @pytest.mark.parametrize('values, sockets, silent, expected', [
     (dict(task=-1), [], 109, None),
-    (dict(task=-1), [], 111, 'has not written metrics.jsonl for 111 s'),
+    (dict(task=-1), [], 111, 'has shown no sign of training for 111 s'),
     (dict(task=-1, mode='test'), [], 111, None),
     (_ACTOR, [('01', 40000, 8001)], 111, None),
     (_ACTOR, [('01', 40000, 8000)], 0, _NOT_CONNECTED),
@@ -43,7 +43,7 @@ _LISTENS, _ACTOR_IS_HERE = ('0A', 8000, 0), ('01', 8000, 40000)
     (dict(task=0), [_LISTENS], 111, None),  # Nobody is there to learn from.
     (dict(task=0), [_LISTENS, _ACTOR_IS_HERE], 109, None),
     (dict(task=0), [_LISTENS, _ACTOR_IS_HERE], 111,
-     'has not written metrics.jsonl for 111 s'),
+     'has shown no sign of training for 111 s'),
     (_REPLAY, [('0A', 9000, 0)], 111, None),
     (_REPLAY, [_LISTENS], 0, 'does not listen on port 9000'),
     (dict(task=1), [('0A', 8001, 0), ('01', 8001, 40000)], 111, None)])

@@ -4,8 +4,8 @@
     an episode                          <--------------->
     what is cut out of it               |--------|--------|--------|
 
-The last unroll that is cut out of an episode goes on in the next one, and ends
-with the entry with which that begins, or later.
+The last unroll that is cut out of an episode goes on in the next one. Its last
+entry is the first of that, or a later one.
 """
 
 import bisect
