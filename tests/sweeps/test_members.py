@@ -1,5 +1,6 @@
 """Members of a population as processes: turns, copies, kills."""
 
+import collections
 import errno
 import json
 import os
@@ -26,7 +27,7 @@ _SECONDS = 60.
 
 
 def _make(directory, skills, total=400, secs_per_episode=.005, burn_in=0,
-          turn_seconds=1., start_seconds=0.):
+          turn_seconds=1., start_seconds=0., seed=1):
   """A population of fake runs, as another process left it or new."""
   history = evolution.History(os.path.join(directory, 'evolution.jsonl'))
   if not history.records:
@@ -35,7 +36,7 @@ def _make(directory, skills, total=400, secs_per_episode=.005, burn_in=0,
         for i in range(len(skills))])
   population = members_lib.Population(
       history, lambda episodes: episodes[-1].episode_return, burn_in,
-      _EPISODES, turn_seconds, adapt=('cost',), seed=1)
+      _EPISODES, turn_seconds, adapt=('cost',), seed=seed)
   for i, skill in enumerate(skills):
     logdir = os.path.join(directory, str(i))
 
@@ -121,6 +122,37 @@ def test_the_weights_and_parameters_of_the_better_are_copied_once(ready):
                record.member == 1]
   assert second.donor is None and second.donor_frames is None
   assert second.drawn == 0 and second.score == 50.
+
+
+@pytest.mark.parametrize('seed', [1, 2])
+def test_an_evolution_follows_from_its_own_random_numbers(tmp_path, seed):
+  """With a copy or without one, it draws first and changes parameters then."""
+  population = _make(tmp_path, (0.,) * 3, total=10 ** 6, seed=seed)
+  for turn in range(1, 21):
+    for member in population.members:
+      logdir = tmp_path / str(member.index)
+      logdir.mkdir(exist_ok=True)
+      frames = 10 * _EPISODES * turn
+      # Each is the best in one turn of three.
+      skill = 50. * ((member.index + turn) % 3)
+      with open(logdir / 'episodes.csv', 'a') as f:
+        f.write(f'{frames},level,{skill},10\n' * _EPISODES)
+      (logdir / f'ckpt-{frames}.index').write_text('{}')
+      member.run._prepare()
+  costs, num_changed = collections.defaultdict(list), collections.Counter()
+  for record in population.history.records:
+    own, cost = costs[record.member], record.parameters['cost']
+    if own:
+      rng = evolution.generator(seed, record.member, len(own))
+      assert record.drawn == evolution.draw_other(record.member, 3, rng)
+      before = own[-1] if record.donor is None else costs[record.donor][-1]
+      assert record.parameters == dict(
+          evolution.perturb(dict(cost=before), rng), rate=record.member + 1.)
+      num_changed[record.donor is None] += cost != before
+    own.append(cost)
+  assert [len(found) for found in costs.values()] == [21] * 3
+  # Of those with a copy, and of those without.
+  assert min(num_changed[False], num_changed[True]) > 2
 
 
 def test_killed_between_copy_and_save_it_copies_once(ready):
