@@ -219,6 +219,26 @@ def _read_history(begun):
   return history
 
 
+def _check_evolves(configs):
+  """Refuses, or warns of, settings with which no member ever evolves.
+
+  Args:
+    configs: The `config.Config`s of the members.
+  """
+  num_levels = len(suites.level_names(configs[0]))
+  if not FLAGS.score_range and FLAGS.episodes < num_levels:
+    raise _refusal(
+        'episodes', f'--level_name={FLAGS.level_name} has {num_levels} levels, '
+        'and a score takes episodes of each, so that no member would have one '
+        f'and evolve. Set it well above {num_levels}, or give --score_range')
+  total = max(config.total_environment_frames for config in configs)
+  if FLAGS.burn_in_frames >= total:
+    logging.warning(
+        '%s is not below --total_environment_frames=%d: no member will evolve. '
+        'Lower the one or raise the other.',
+        FLAGS['burn_in_frames'].serialize(), total)
+
+
 def _make_population(starts, score):
   """Makes the population, or raises ConfigError.
 
@@ -257,6 +277,7 @@ def _make_population(starts, score):
         population, i, logdir, config.total_environment_frames, make_command))
   if FLAGS.share_replay:
     shared_replay.check_alike(configs)
+  _check_evolves(configs)
   # Where a member was refused, the directory holds no population yet.
   with config_lib.writing('logdir', FLAGS.logdir):
     _write_settings()

@@ -207,6 +207,37 @@ def _resume(monkeypatch, tmp_path, *arguments):
   return found[0]
 
 
+@pytest.mark.parametrize('level, num_levels', [
+    ('dmlab30', 30), ('atari57', 57)])
+def test_episodes_have_to_be_enough_for_a_score(
+    tmp_path, monkeypatch, level, num_levels):
+  """That of a suite takes all levels, that of --score_range what there is."""
+  few = f'--episodes={num_levels - 1}'
+  with pytest.raises(SystemExit) as error:
+    _resume(monkeypatch, tmp_path, f'--level_name={level}', few)
+  assert str(error.value) == (
+      f'Error: {few} cannot work: --level_name={level} has {num_levels} '
+      'levels, and a score takes episodes of each, so that no member would '
+      f'have one and evolve. Set it well above {num_levels}, or give '
+      '--score_range.')
+  assert not (tmp_path / 'population.json').exists()
+  _resume(monkeypatch, tmp_path, f'--level_name={level}', few,
+          '--score_range=0,500')
+  _resume(monkeypatch, tmp_path / 'enough', f'--level_name={level}',
+          f'--episodes={num_levels}')
+
+
+def test_who_never_evolves_is_told(tmp_path, monkeypatch, caplog):
+  for frames, expected in ((10_000_000, True), (9_999_999, False)):
+    caplog.clear()
+    _resume(monkeypatch, tmp_path / str(frames), '--score_range=0,500',
+            f'--burn_in_frames={frames}')
+    assert [text for text in caplog.messages if 'evolve' in text] == [
+        '--burn_in_frames=10000000 is not below '
+        '--total_environment_frames=10000000: no member will evolve. Lower the '
+        'one or raise the other.'] * expected
+
+
 def test_what_is_not_given_stays_as_the_population_has_it(
     tmp_path, monkeypatch, caplog):
   """By the defaults nobody would evolve any more."""
