@@ -1,7 +1,6 @@
 """What the runs of a sweep have come to, by variant, sample and seed."""
 
 import collections
-import contextlib
 import itertools
 import json
 import math
@@ -124,13 +123,19 @@ def read(logdir):
     logdir: Its directory.
 
   Returns:
-    An `Outcome`.
+    An `Outcome`, without a level if the run died before its first batch.
 
   Raises:
-    FileNotFoundError: There is no run in it.
+    FileNotFoundError: There is neither a run nor `FILE` in it.
     ValueError: It is no run of a sweep, or a file in it cannot be read.
   """
-  run = runs_lib.read(logdir)
+  try:
+    run = runs_lib.read(logdir)
+  except FileNotFoundError:
+    # `FILE` is there before the process starts.
+    if not os.path.exists(os.path.join(logdir, FILE)):
+      raise
+    run = runs_lib.Run(logdir, {}, 0, {}, {}, None)
   variant, sample, drawn = _read_file(logdir)
   return Outcome(
       logdir, run.config.get('level_name'), variant, sample, drawn,
@@ -153,7 +158,7 @@ def read_beside_others(logdir):
 
 
 def read_all(logdir):
-  """Reads the runs of a sweep that have begun, a list of `Outcome`s.
+  """Reads the runs of a sweep, a list of `Outcome`s.
 
   Args:
     logdir: The directory of the sweep.
@@ -162,13 +167,9 @@ def read_all(logdir):
     OSError: It cannot be read.
     ValueError: A file of a run cannot be read.
   """
-  found = []
-  for name in sorted(os.listdir(logdir)):
-    path = os.path.join(logdir, name)
-    if os.path.exists(os.path.join(path, FILE)):
-      with contextlib.suppress(FileNotFoundError):
-        found.append(read(path))
-  return found
+  paths = [os.path.join(logdir, name) for name in sorted(os.listdir(logdir))]
+  return [read(path) for path in paths
+          if os.path.exists(os.path.join(path, FILE))]
 
 
 def in_one_order(outcomes):

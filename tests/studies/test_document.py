@@ -660,6 +660,20 @@ def test_what_is_unfinished_or_silent_is_named(tmp_path):
   assert f'and are left out: {tmp_path}/silent' in text
 
 
+def test_a_run_that_died_before_its_first_batch_is_named(tmp_path):
+  """All that a process leaves then is what the sweep has written before."""
+  for seed in 1, 2:
+    trial_runs.write(tmp_path / 'sweep', f'{seed}', [1.], seed=seed)
+  (tmp_path / 'sweep' / '1' / 'config.json').unlink()
+  (tmp_path / 'sweep' / '1' / 'episodes.csv').unlink()
+  _main(logdirs=f'{tmp_path}/sweep/*', report_dir=tmp_path,
+        study='best3,stability,best_of_sweep')
+  assert ('1 of 2 runs have no episode to count, and are left out: '
+          f'{tmp_path}/sweep/1.') in (tmp_path / 'study.md').read_text()
+  read = outcomes.read_all(tmp_path / 'sweep')
+  assert [outcome.final for outcome in read] == [None, 1.]
+
+
 def test_mixed_agents_are_named(tmp_path):
   for seed in 1, 2:
     trial_runs.write(tmp_path, f'{seed}', [1.], seed=seed, unroll_length=seed)
