@@ -23,11 +23,13 @@ import os
 import sys
 import time
 
+from absl import app  # Has flags of its own.  pylint: disable=unused-import
 from absl import flags
 
-from scalable_agent import experiment
+from scalable_agent.config import flags as config_flags
 from scalable_agent.sweeps import run_processes
 from scalable_agent.training import logdir
+from scalable_agent.training import run_config
 
 _LISTENS, _CONNECTED = '0A', '01'  # In /proc/net/tcp.
 
@@ -131,7 +133,7 @@ def main():
   process, arguments = job
   os.chdir(os.path.join(process, 'cwd'))
   flags.FLAGS(arguments)
-  config = experiment.config_of_run()
+  config = run_config.resolve(config_flags.given())
   problem = find_problem(
       config, find_sockets(), lambda: find_silence(config, process))
   print(problem or 'works')

@@ -30,7 +30,7 @@ import sys
 from absl import flags
 
 from scalable_agent import config as config_lib
-from scalable_agent import experiment
+from scalable_agent.config import flags as config_flags
 from scalable_agent.config import settings
 from scalable_agent.environments import PoolError
 from scalable_agent.files import whole_file
@@ -103,12 +103,15 @@ flags.DEFINE_float(
 
 
 def _config(changes=()):
-  """Returns the `config.Config` of the flags, as `experiment.config_with`.
+  """Returns the `config.Config` of the flags.
+
+  Args:
+    changes: As for `config_flags.given`.
 
   Raises:
     ConfigError: It is of no run that trains by itself.
   """
-  config = experiment.config_with(changes)
+  config = config_lib.resolve(config_flags.given(changes))
   if config.mode != 'train' or config.task >= 0 or config.is_replay_job:
     raise config_lib.ConfigError(
         'The benchmark measures a run that trains and is one process: leave '
@@ -215,7 +218,7 @@ def _refuse_not_finite():
 def main(argv):
   """Measures what the flags say; ends with one line where it cannot."""
   try:
-    experiment.refuse_arguments(argv)
+    config_flags.refuse_arguments(argv)
     _refuse_two()
     _refuse_not_finite()
     if FLAGS.json:  # Before everything is measured.

@@ -35,81 +35,7 @@ from scalable_agent.training import run_config
 
 FLAGS = flags.FLAGS
 
-config_flags.define()
-
-
-def config_from_flags():
-  """Returns the `config.Config` that the flags ask for.
-
-  Raises:
-    config_lib.ConfigError: A flag's value cannot work.
-  """
-  return config_with({})
-
-
-def config_with(changes):
-  """As `config_from_flags`, as if `changes` (name to value) were given too."""
-  return config_lib.resolve(*_values_and_given(changes))
-
-
-def config_of_run(changes=()):
-  """As `config_with`; what no flag says is as in the run in --logdir.
-
-  Raises:
-    config_lib.ConfigError: Also if the flags would make it another run.
-  """
-  return run_config.resolve(*_values_and_given(changes))
-
-
-def config_of_trial(changes, may_differ=()):
-  """As `config_of_run`, of one of many runs that these flags are for.
-
-  Args:
-    changes: As for `config_with`.
-    may_differ: As for `run_config.resolve_trial`.
-
-  Raises:
-    config_lib.ConfigError: Also if the run was begun as another agent.
-  """
-  return run_config.resolve_trial(*_values_and_given(changes), may_differ)
-
-
-def _values_and_given(changes):
-  changes = dict(changes)
-  values = FLAGS.flag_values_dict()
-  given = {name for name in values if FLAGS[name].present}
-  return dict(values, **changes), given | changes.keys()
-
-
-def parse(name, text):
-  """Returns the value of a setting that a user wrote as --name=text.
-
-  Raises:
-    config_lib.ConfigError: There is no such setting, or it has no such value.
-  """
-  config_lib.refuse_unknown([name])
-  try:
-    return FLAGS[name].parser.parse(text)
-  except ValueError as e:
-    raise config_lib.ConfigError(f'--{name}={text} cannot work: {e}.') from e
-
-
-def given_arguments(without=()):
-  """Returns the flags of settings that the user gave, as arguments, a list.
-
-  Args:
-    without: Names of flags to leave out.
-  """
-  return [FLAGS[name].serialize() for name in config_lib.SETTINGS
-          if name in FLAGS and FLAGS[name].present and name not in without]
-
-
-def refuse_arguments(argv):
-  """Raises ConfigError for arguments that are no flags."""
-  if len(argv) > 1:
-    raise config_lib.ConfigError(
-        f'Unexpected arguments: {" ".join(argv[1:])}. Flags are given as '
-        '--name=value, or --name and --noname where they are on or off.')
+flags.adopt_module_key_flags(config_flags)
 
 
 def _say_default_level(config):
@@ -129,8 +55,8 @@ def main(argv):
   at_once = False
   status = 0
   try:
-    refuse_arguments(argv)
-    config = config_of_run()
+    config_flags.refuse_arguments(argv)
+    config = run_config.resolve(config_flags.given())
     at_once = config.num_learners > 1
     _say_default_level(config)
     open_files.raise_limit()

@@ -25,8 +25,8 @@ from absl import flags
 from absl import logging
 
 from scalable_agent import config as config_lib
-from scalable_agent import experiment
 from scalable_agent import suites
+from scalable_agent.config import flags as config_flags
 from scalable_agent.files import locks
 from scalable_agent.files import whole_file
 from scalable_agent.process import binary
@@ -42,6 +42,7 @@ from scalable_agent.sweeps import program
 from scalable_agent.sweeps import samples as samples_lib
 from scalable_agent.sweeps import shared_replay
 from scalable_agent.sweeps import trials
+from scalable_agent.training import run_config
 
 FLAGS = flags.FLAGS
 
@@ -159,7 +160,7 @@ def start_parameters():
   Raises:
     config_lib.ConfigError: It cannot be.
   """
-  ranges = samples_lib.parse_all(FLAGS.range, experiment.parse)
+  ranges = samples_lib.parse_all(FLAGS.range, config_flags.parse)
   for each in ranges:
     if FLAGS[each.name].present:
       raise config_lib.ConfigError(
@@ -168,7 +169,7 @@ def start_parameters():
       raise config_lib.ConfigError(
           f'{each.name} cannot be drawn (--range): members copy the weights of '
           'each other, and the population starts their runs.')
-  config = experiment.config_with({})
+  config = config_lib.resolve(config_flags.given())
   if FLAGS.adapt is None:
     FLAGS.set_default('adapt', list(suites.of(config).adapted))
   drawn = samples_lib.draw(ranges, FLAGS.population, FLAGS.sample_seed)
@@ -255,7 +256,7 @@ def _make_population(starts, score):
       *trials.memory_arguments(
           min(FLAGS.parallel, FLAGS.population),
           shared_replay.MEMORY_SHARE_OF_RUNS if FLAGS.share_replay else 1.),
-      *experiment.given_arguments(without=_OWN)]
+      *config_flags.given_arguments(without=_OWN)]
   variant = [dict(population=FLAGS.population)]
   shared, configs = {}, []
   if FLAGS.share_replay:
@@ -265,8 +266,9 @@ def _make_population(starts, score):
     own = dict(_schedule(), logdir=logdir,
                seed=trials.own_seed(FLAGS.seed, i), **shared)
     last = history.last(i) if history.records else begun[i]
-    config = experiment.config_of_trial(
-        dict(own, **last.parameters), {*start, 'warm_start'})
+    config = run_config.resolve_trial(
+        config_flags.given(dict(own, **last.parameters)),
+        {*start, 'warm_start'})
     configs.append(config)
 
     def make_command(settings, own=own, start=start):
@@ -353,7 +355,7 @@ def _train():
   _keep_settings()
   starts = start_parameters()
   score = fitness.make(FLAGS.level_name, _score_range())
-  experiment.config_with(starts[0])
+  config_lib.resolve(config_flags.given(starts[0]))
   try:
     with config_lib.writing('logdir', FLAGS.logdir):
       os.makedirs(FLAGS.logdir, exist_ok=True)
@@ -375,7 +377,7 @@ def _train():
 def main(argv):
   """Trains a population; ends with one line where it cannot."""
   try:
-    experiment.refuse_arguments(argv)
+    config_flags.refuse_arguments(argv)
     _train()
   except (config_lib.ConfigError, OSError) as e:
     sys.exit(f'Error: {e}')

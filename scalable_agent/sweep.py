@@ -27,7 +27,7 @@ import sys
 from absl import flags
 
 from scalable_agent import config as config_lib
-from scalable_agent import experiment
+from scalable_agent.config import flags as config_flags
 from scalable_agent.process import binary
 from scalable_agent.sweeps import flags as sweep_flags
 from scalable_agent.sweeps import grid
@@ -36,6 +36,7 @@ from scalable_agent.sweeps import samples as samples_lib
 from scalable_agent.sweeps import shared_replay
 from scalable_agent.sweeps import slurm
 from scalable_agent.sweeps import trials as trials_lib
+from scalable_agent.training import run_config
 
 FLAGS = flags.FLAGS
 
@@ -73,18 +74,16 @@ def make_trials():
   Raises:
     config_lib.ConfigError: They are none, or cannot be.
   """
-  factors = [grid.parse_vary(text, experiment.parse) for text in FLAGS.vary]
+  factors = [grid.parse_vary(text, config_flags.parse) for text in FLAGS.vary]
   if FLAGS.variant:
-    factors.append(grid.parse_variants(FLAGS.variant, experiment.parse))
-  ranges = samples_lib.parse_all(FLAGS.range, experiment.parse)
+    factors.append(grid.parse_variants(FLAGS.variant, config_flags.parse))
+  ranges = samples_lib.parse_all(FLAGS.range, config_flags.parse)
   for name in ('range', 'sample_seed'):
     if FLAGS[name].present and not FLAGS.samples:
       raise config_lib.ConfigError(
           f'--{name} needs --samples, of which there are none.')
   drawn = [each.name for each in ranges] if FLAGS.samples else []
-  given = [name for name in config_lib.SETTINGS
-           if name in FLAGS and FLAGS[name].present]
-  grid.check_names(factors, drawn, given)
+  grid.check_names(factors, drawn, config_flags.given())
   if not factors and not FLAGS.samples and not FLAGS.seeds:
     raise config_lib.ConfigError(
         'Nothing varies. Give --vary, --variant, --samples or --seeds.')
@@ -114,7 +113,7 @@ def _make_runs(trials):
       *trials_lib.memory_arguments(
           min(FLAGS.parallel, len(trials)),
           shared_replay.MEMORY_SHARE_OF_RUNS if _shares_replay() else 1.),
-      *experiment.given_arguments(without=('logdir',))]
+      *config_flags.given_arguments(without=('logdir',))]
   changes = {}
   if _shares_replay():
     changes['replay_host'] = shared_replay.choose_host(FLAGS.replay_host)
@@ -125,7 +124,8 @@ def _make_runs(trials):
     if FLAGS.video_dir:
       # A film is named after its level, which runs may have in common.
       own['video_dir'] = os.path.join(FLAGS.video_dir, trial.name)
-    config = experiment.config_of_trial(dict(grid.settings_of(trial), **own))
+    config = run_config.resolve_trial(config_flags.given(
+        dict(grid.settings_of(trial), **own)))
     configs.append(config)
     runs.append(trials_lib.make_run(
         # Without the replay job they could not go on.
@@ -175,7 +175,7 @@ def _check_shares(trials, runs, configs):
 def _slurm_script(names):
   logdir = os.path.abspath(FLAGS.logdir)
   command = [sys.executable, '-m', _PROGRAM, f'--logdir={logdir}',
-             *experiment.given_arguments(without=('logdir',)),
+             *config_flags.given_arguments(without=('logdir',)),
              *sweep_flags.serialize(_OWN_FLAGS)]
   return slurm.script(names, logdir, FLAGS.slurm_options, command, 'only')
 
@@ -183,7 +183,7 @@ def _slurm_script(names):
 def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
-    experiment.refuse_arguments(argv)
+    config_flags.refuse_arguments(argv)
     trials = _choose(make_trials())
     runs, configs = _make_runs(trials)
     with contextlib.ExitStack() as stack:

@@ -14,6 +14,7 @@ from scalable_agent import benchmark
 from scalable_agent import config as config_lib
 from scalable_agent import learner as learner_lib
 from scalable_agent import policy as policy_lib
+from scalable_agent.config import flags as config_flags
 from scalable_agent.files import whole_file
 from scalable_agent.throughput import batch_sizes
 from scalable_agent.throughput import bottleneck
@@ -150,7 +151,7 @@ def _plan(monkeypatch, *arguments):
   monkeypatch.setattr(os, 'sched_getaffinity', lambda unused_pid: {0, 1})
   with flagsaver.flagsaver():
     flags.FLAGS(['benchmark', '--plan', '--measure_secs=0.2', *arguments])
-    return benchmark._plan(benchmark.experiment.config_from_flags())
+    return benchmark._plan(config_lib.resolve(config_flags.given()))
 
 
 def test_plans_a_cluster(monkeypatch, capsys):

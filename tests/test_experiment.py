@@ -978,7 +978,7 @@ def test_help_lists_every_flag_and_its_unit():
       timeout=_TIMEOUT_SECONDS)
   assert completed.returncode == 0
   text = completed.stdout
-  own = flags.FLAGS.get_flags_for_module(experiment)
+  own = flags.FLAGS.get_key_flags_for_module(experiment)
   assert len(own) > 40
   for flag in own:
     name = f'[no]{flag.name}' if flag.boolean else flag.name

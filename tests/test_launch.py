@@ -474,13 +474,14 @@ def _config(*arguments):
   """The configuration of an experiment with some arguments."""
   from absl import flags
   from absl.testing import flagsaver
-  from scalable_agent import experiment
+  from scalable_agent import config as config_lib
   # The files of populations have its flags too.
   from scalable_agent import population  # pylint: disable=unused-import
+  from scalable_agent.config import flags as config_flags
 
   with flagsaver.flagsaver():
     flags.FLAGS(['experiment', '--level_name=pong', *arguments])
-    return experiment.config_from_flags()
+    return config_lib.resolve(config_flags.given())
 
 
 @pytest.mark.parametrize('name', sorted(
@@ -564,9 +565,10 @@ def test_sweeps_hold_flags_and_runs_that_exist(monkeypatch):
   """Each grid has as many runs as it says, and each of them can be resolved."""
   from absl import flags
   from absl.testing import flagsaver
-  from scalable_agent import experiment
+  from scalable_agent import config as config_lib
   from scalable_agent import population
   from scalable_agent import sweep
+  from scalable_agent.config import flags as config_flags
   from scalable_agent.sweeps import grid
 
   monkeypatch.chdir(_ROOT)
@@ -584,4 +586,4 @@ def test_sweeps_hold_flags_and_runs_that_exist(monkeypatch):
       trials = sweep.make_trials()
       assert f'{len(trials)} runs' in text, name
       for trial in trials[:32]:
-        experiment.config_with(grid.settings_of(trial))
+        config_lib.resolve(config_flags.given(grid.settings_of(trial)))

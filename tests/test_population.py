@@ -11,8 +11,10 @@ from absl import flags
 from absl.testing import flagsaver
 import pytest
 
+from scalable_agent import config as config_lib
 from scalable_agent import population
 from scalable_agent.checkpoints import checkpoint_files
+from scalable_agent.config import flags as config_flags
 from scalable_agent.files import locks
 from tests.studies import trial_runs
 
@@ -302,9 +304,9 @@ def test_a_flag_that_is_left_out_makes_another_population(
   with flagsaver.flagsaver():
     flags.FLAGS(['population', *given])
     # What evolves, and where the weights come from, is another at each start.
-    config = dataclasses.asdict(population.experiment.config_with(dict(
+    config = dataclasses.asdict(config_lib.resolve(config_flags.given(dict(
         seed=1001, learning_rate_schedule='constant', learning_rate=1e-4,
-        epsilon=.5, entropy_cost=1., warm_start='/x/ckpt-1')))
+        epsilon=.5, entropy_cost=1., warm_start='/x/ckpt-1'))))
   trial_runs.write(
       tmp_path, '01', [1.], total=config.pop('total_environment_frames'),
       level=config.pop('level_name'), **config)

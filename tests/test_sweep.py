@@ -13,9 +13,11 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent import sweep
+from scalable_agent.config import flags as config_flags
 from scalable_agent.results import tables
 from scalable_agent.studies import document
 from scalable_agent.studies import outcomes
+from scalable_agent.training import run_config
 from tests.studies import trial_runs
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -363,7 +365,8 @@ def _begin(logdir, *arguments, runs='--seeds=1'):
     (trial,) = sweep.make_trials()
     directory = logdir / trial.name
     config = dataclasses.asdict(
-        sweep.experiment.config_of_run(dict(seed=1, logdir=str(directory))))
+        run_config.resolve(config_flags.given(dict(
+            seed=1, logdir=str(directory)))))
   total = config['total_environment_frames']
   trial_runs.write(logdir, trial.name, [1.], trial.variant, trial.sample,
                    total=total, **{

@@ -26,15 +26,12 @@ _WORKERS_PER_CORE = 2
 _MAX_ACTORS_PER_UNROLL = 4
 
 
-def resolve(values, given=None):
+def resolve(values):
   """Makes a configuration, with everything chosen that is left open.
 
   Args:
     values: A dict of a setting's name to its value. What is not in it has the
-      declared default.
-    given: Names of what the user set; these values win over the defaults of
-      suite and agent. None stands for all of `values`, which then must be
-      settings; otherwise further entries of `values` are ignored.
+      default of the suite or the agent, or else the declared one.
 
   Returns:
     A `Config`.
@@ -42,9 +39,7 @@ def resolve(values, given=None):
   Raises:
     ConfigError: A value cannot work, or there is no such setting.
   """
-  if given is None:
-    refuse_unknown(values)
-    given = values.keys()
+  refuse_unknown(values)
   resolved = {name: values.get(name, copy.copy(declared.default))
               for name, declared in SETTINGS.items() if not declared.is_derived}
   for name, value in resolved.items():
@@ -53,20 +48,20 @@ def resolve(values, given=None):
     # A run that goes on from elsewhere has to know it again.
     resolved['warm_start'] = os.path.abspath(resolved['warm_start'])
   for name, declared in SETTINGS.items():
-    if name in given and declared.agent not in (None, resolved['agent']):
+    if name in values and declared.agent not in (None, resolved['agent']):
       raise refusal(name, resolved[name],
                     f'it is a setting of --agent={declared.agent}, and this is '
                     f'--agent={resolved["agent"]}')
   suite = _find_suite(resolved['level_name'])
   if resolved['agent'] == 'reactor':
-    _require_returns(suite, resolved, given)
+    _require_returns(suite, resolved, values)
   for name, value in _defaults(suite, resolved).items():
-    if name not in given:
+    if name not in values:
       resolved[name] = value
   config = Config(suite=suite.name, **resolved,
                   shares_replay=bool(resolved['replay_host']))
   checks.check_jobs(config)
-  config = _choose(config, suite, given)
+  config = _choose(config, suite, values)
   checks.check(config)
   return config
 

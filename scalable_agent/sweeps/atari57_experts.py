@@ -19,7 +19,7 @@ from absl import flags
 
 from scalable_agent import atari57
 from scalable_agent import config as config_lib
-from scalable_agent import experiment
+from scalable_agent.config import flags as config_flags
 from scalable_agent.process import binary
 from scalable_agent.results import tested
 from scalable_agent.sweeps import flags as sweep_flags
@@ -27,6 +27,7 @@ from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import program
 from scalable_agent.sweeps import slurm
 from scalable_agent.sweeps import trials as trials_lib
+from scalable_agent.training import run_config
 
 FLAGS = flags.FLAGS
 
@@ -65,12 +66,12 @@ def _make_runs(games):
         f'--level_name={FLAGS.level_name} cannot work: choose with --games.')
   arguments = [
       *trials_lib.memory_arguments(min(FLAGS.parallel, len(games))),
-      *experiment.given_arguments(without=('logdir',))]
+      *config_flags.given_arguments(without=('logdir',))]
   trials = grid.combine([[{'level_name': game} for game in games]])
   configs = [
-      experiment.config_of_trial(dict(
+      run_config.resolve_trial(config_flags.given(dict(
           grid.settings_of(trial),
-          logdir=os.path.join(FLAGS.logdir, trial.name))) for trial in trials]
+          logdir=os.path.join(FLAGS.logdir, trial.name)))) for trial in trials]
   return [trials_lib.make_run(trial, config, arguments)
           for trial, config in zip(trials, configs, strict=True)], configs
 
@@ -78,7 +79,7 @@ def _make_runs(games):
 def _slurm_script(games):
   logdir = os.path.abspath(FLAGS.logdir)
   command = [sys.executable, '-m', _PROGRAM, f'--logdir={logdir}',
-             *experiment.given_arguments(without=('logdir',))]
+             *config_flags.given_arguments(without=('logdir',))]
   return slurm.script(games, logdir, FLAGS.slurm_options, command, 'games')
 
 
@@ -102,7 +103,7 @@ def _print_scores(runs):
 def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
-    experiment.refuse_arguments(argv)
+    config_flags.refuse_arguments(argv)
     runs, configs = _make_runs(_chosen_games())
     are_scores_known = True
     try:

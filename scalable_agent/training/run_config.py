@@ -10,7 +10,7 @@ from scalable_agent.training import logdir as logdir_lib
 _CHOSEN = ('num_actors', 'queue_capacity', 'collective_hosts')
 
 
-def resolve(values, given=None):
+def resolve(values):
   """Makes a configuration; what is not given is that of the run in `logdir`.
 
   Starts that neither write nor read the log directory, which may be another
@@ -18,7 +18,6 @@ def resolve(values, given=None):
 
   Args:
     values: As for `config.resolve`.
-    given: Likewise, a set.
 
   Returns:
     A `Config`.
@@ -27,12 +26,10 @@ def resolve(values, given=None):
     ConfigError: As `config.resolve`, or the run's configuration cannot be read,
       or what is given would make it another run.
   """
-  kept = _kept(values, values.keys() if given is None else given)
-  return config_lib.resolve(
-      dict(values, **kept), None if given is None else kept.keys() | given)
+  return config_lib.resolve({**_kept(values), **values})
 
 
-def resolve_trial(values, given, may_differ=()):
+def resolve_trial(values, may_differ=()):
   """Makes the configuration of one of many runs that have the same flags.
 
   As `resolve`, but a run that was begun as another agent, or with another seed,
@@ -41,7 +38,6 @@ def resolve_trial(values, given, may_differ=()):
 
   Args:
     values: As for `resolve`.
-    given: Likewise.
     may_differ: Names of settings of which a begun run may have other values.
 
   Returns:
@@ -50,7 +46,7 @@ def resolve_trial(values, given, may_differ=()):
   Raises:
     ConfigError: It is so, or as `resolve`.
   """
-  config = resolve(values, given)
+  config = resolve(values)
   found = logdir_lib.read_config(config.logdir, config.mode)
   if not found or config.mode != 'train':
     return config
@@ -63,7 +59,7 @@ def resolve_trial(values, given, may_differ=()):
     found['total_environment_frames'] = max(
         total, config.total_environment_frames)
   # Through JSON, so that tuples compare as the lists they were written as.
-  asked = json.loads(config_lib.resolve(values, given).to_json())
+  asked = json.loads(config_lib.resolve(values).to_json())
   was, now = (
       dict(config_lib.effective_values(content, config_lib.AGENT),
            seed=content['seed'])
@@ -77,7 +73,7 @@ def resolve_trial(values, given, may_differ=()):
   return config
 
 
-def _kept(values, given):
+def _kept(values):
   """Returns what the run in `logdir` has to say, a dict of name to value."""
   value_of = lambda name: values.get(name, config_lib.SETTINGS[name].default)
   mode, task = value_of('mode'), value_of('task')
@@ -88,15 +84,13 @@ def _kept(values, given):
     return {}
   logdir = value_of('logdir')
   found = logdir_lib.read_config(logdir, mode)
-  logdir_lib.refuse_another(
-      logdir, found, {name: values[name] for name in given if name in values},
-      logdir_lib.IDENTITY)
+  logdir_lib.refuse_another(logdir, found, values, logdir_lib.IDENTITY)
   agent = found.get('agent', config_lib.SETTINGS['agent'].default)
   kept = {name: found[name] for name in config_lib.names_kept(mode)
           if name in found and
           config_lib.SETTINGS[name].agent in (None, agent)}
-  left_out = {*given, *_chosen_names(kept)} if kept else ()
-  return {name: value for name, value in kept.items() if name not in left_out}
+  chosen = _chosen_names(kept) if kept else ()
+  return {name: value for name, value in kept.items() if name not in chosen}
 
 
 def _chosen_names(kept):

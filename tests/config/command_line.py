@@ -5,7 +5,7 @@ from absl.testing import flagsaver
 import pytest
 
 from scalable_agent import config as config_lib
-from scalable_agent import experiment
+from scalable_agent.config import flags as config_flags
 
 
 def resolve(*arguments, **values):
@@ -13,7 +13,7 @@ def resolve(*arguments, **values):
   arguments += tuple(f'--{name}={value}' for name, value in values.items())
   with flagsaver.flagsaver():
     flags.FLAGS(['experiment', *arguments])
-    return experiment.config_from_flags()
+    return config_lib.resolve(config_flags.given())
 
 
 def message_of(*arguments, **values):

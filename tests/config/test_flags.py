@@ -5,10 +5,11 @@ import subprocess
 import sys
 
 from absl import flags
+from absl.testing import flagsaver
 import pytest
 
 from scalable_agent import config as config_lib
-from scalable_agent import experiment
+from scalable_agent.config import flags as config_flags
 
 FLAGS = flags.FLAGS
 
@@ -64,7 +65,7 @@ _PARSERS = {bool: flags.BooleanParser, int: flags.IntegerParser,
 
 def _own():
   return {flag.name: flag for flag in
-          FLAGS.flags_by_module_dict()[experiment.__name__]}
+          FLAGS.flags_by_module_dict()[config_flags.__name__]}
 
 
 def test_there_is_a_flag_for_every_setting_that_users_set():
@@ -85,14 +86,25 @@ def test_flag(name):
     assert type(flag.parser) is _PARSERS[type(default)]
 
 
-def test_help_shows_the_flags_of_a_program_that_defines_them():
-  """Because they are its own, wherever they are declared."""
+def test_help_shows_the_flags_of_a_program_whose_own_they_are():
+  """Wherever they are declared."""
   result = subprocess.run(
-      [sys.executable, '-c',
-       'from absl import app\n'
-       'from scalable_agent.config import flags\n'
-       'flags.define()\n'
-       'app.run(print)', '--help'],
+      [sys.executable, '-m', 'scalable_agent.experiment', '--help'],
       text=True, capture_output=True, check=False, timeout=60)
   for name in _DEFAULTS:
     assert f'--{name}:' in result.stdout or f'--[no]{name}:' in result.stdout
+
+
+def test_what_is_given_is_what_the_user_set():
+  """All flags have values, and some are no settings."""
+  with flagsaver.flagsaver():
+    FLAGS(['experiment', '--seed=3', '--verbosity=0', '--nouse_lstm',
+           '--learner_hosts=a:1,b:2', '--xla=auto'])
+    FLAGS.set_default('logdir', '/tmp/x')
+    given = dict(seed=3, use_lstm=False, learner_hosts=['a:1', 'b:2'],
+                 xla='auto')
+    assert config_flags.given() == given
+    assert config_flags.given(dict(seed=4, task=0)) == dict(
+        given, seed=4, task=0)
+    assert sorted(config_flags.given_arguments(without=('seed',))) == [
+        '--learner_hosts=a:1,b:2', '--nouse_lstm', '--xla=auto']

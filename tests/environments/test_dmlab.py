@@ -20,9 +20,9 @@ import tensorflow as tf
 
 from scalable_agent import config as config_lib
 from scalable_agent import dmlab30
-from scalable_agent import experiment
 from scalable_agent import networks
 from scalable_agent import suites
+from scalable_agent.config import flags as config_flags
 from scalable_agent.environments import DEFAULT_ACTION_SET
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.engines import dmlab
@@ -60,7 +60,7 @@ def _config(**values):
   with flagsaver.flagsaver():
     flags.FLAGS(['experiment'] + [
         f'--{name}={value}' for name, value in values.items()])
-    return experiment.config_from_flags()
+    return config_lib.resolve(config_flags.given())
 
 
 def _make_pools(seed=1, **values):

@@ -9,9 +9,10 @@ from absl import flags
 from absl.testing import flagsaver
 import pytest
 
-from scalable_agent import experiment
+from scalable_agent.config import flags as config_flags
 from scalable_agent.evaluation import check_mode
 from scalable_agent.process import signals
+from scalable_agent.training import run_config
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -45,7 +46,7 @@ def _config(**values):
   with flagsaver.flagsaver():
     flags.FLAGS(['experiment', '--mode=check'] + [
         f'--{name}={value}' for name, value in values.items()])
-    return experiment.config_of_run()
+    return run_config.resolve(config_flags.given())
 
 
 def _run(*arguments, folder=_ROOT):

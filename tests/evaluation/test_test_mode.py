@@ -14,12 +14,12 @@ import pytest
 from scalable_agent import atari57
 from scalable_agent import config as config_lib
 from scalable_agent import environments
-from scalable_agent import experiment
 from scalable_agent import suites
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.checkpoints import checkpoint
+from scalable_agent.config import flags as config_flags
 from scalable_agent.environments.engines import atari
 from scalable_agent.evaluation import test_mode
 from scalable_agent.files import whole_file
@@ -69,7 +69,7 @@ def _config(logdir, **values):
   with flagsaver.flagsaver():
     flags.FLAGS(['experiment'] + [
         f'--{name}={value}' for name, value in values.items()])
-    return experiment.config_from_flags()
+    return config_lib.resolve(config_flags.given())
 
 
 def _save(config):

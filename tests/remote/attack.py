@@ -38,9 +38,10 @@ import psutil
 import tree
 
 from scalable_agent import actor
-from scalable_agent import experiment
+from scalable_agent import config as config_lib
 from scalable_agent import suites
 from scalable_agent.assembly import agent as agent_assembly
+from scalable_agent.config import flags as config_flags
 from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
@@ -445,7 +446,7 @@ def _run(inference, directory):
       '--job_name=learner', '--task=0', f'--logdir={directory}']:
     name, _, value = flag.removeprefix('--').partition('=')
     FLAGS[name].parse(value)
-  attacks = _Attacks(port, experiment.config_from_flags())
+  attacks = _Attacks(port, config_lib.resolve(config_flags.given()))
   learner = _Job(directory, 'learner', *shared, '--job_name=learner',
                  '--task=0', f'--save_checkpoint_secs={_SAVE_SECONDS}',
                  '--log_interval_secs=0.5', files=FLAGS.attack_files)

@@ -14,8 +14,8 @@ from scalable_agent import atari57
 from scalable_agent import config as config_lib
 from scalable_agent import dmlab30
 from scalable_agent import environments
-from scalable_agent import experiment
 from scalable_agent import suites
+from scalable_agent.config import flags as config_flags
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.engines import atari
 from scalable_agent.environments.engines import dmlab
@@ -31,7 +31,7 @@ def _config(**values):
   with flagsaver.flagsaver():
     flags.FLAGS(['experiment'] + [
         f'--{name}={value}' for name, value in values.items()])
-    return experiment.config_from_flags()
+    return config_lib.resolve(config_flags.given())
 
 
 def _layout(cores, monkeypatch, **values):

@@ -16,8 +16,8 @@ import tree
 
 from scalable_agent.training import collectives as collectives_lib
 from scalable_agent import config as config_lib
-from scalable_agent import experiment
 from scalable_agent.checkpoints import weights_hash
+from scalable_agent.config import flags as config_flags
 from scalable_agent.training import peers as peers_lib
 from tests import learners
 from tests import ports as ports_lib
@@ -70,7 +70,7 @@ def _settings_error(peers, task):
   flags.FLAGS(['experiment', '--level_name=gym:CartPole-v1',
                f'--learning_rate={[.001, .002][task]}'])
   try:
-    peers.check_settings(experiment.config_from_flags(), {})
+    peers.check_settings(config_lib.resolve(config_flags.given()), {})
   except config_lib.ConfigError as e:
     return str(e)
   return ''

@@ -14,7 +14,7 @@ from absl.testing import flagsaver
 import pytest
 
 from scalable_agent import config as config_lib
-from scalable_agent import experiment
+from scalable_agent.config import flags as config_flags
 from scalable_agent.training import logdir as logdir_lib
 
 FLAGS = flags.FLAGS
@@ -27,7 +27,7 @@ def _config(tmp_path, **values):
       level_name='pong', logdir=tmp_path / 'new' / 'run'), **values)
   with flagsaver.flagsaver():
     FLAGS(['experiment', *(f'--{k}={v}' for k, v in values.items())])
-    return experiment.config_from_flags()
+    return config_lib.resolve(config_flags.given())
 
 
 def _written(config):

@@ -14,13 +14,13 @@ import tensorflow as tf
 
 from scalable_agent import config as config_lib
 from scalable_agent import environments
-from scalable_agent import experiment
 from scalable_agent import suites
 from scalable_agent import trajectories
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
 from scalable_agent.checkpoints import checkpoint
 from scalable_agent.checkpoints import checkpoint_files
+from scalable_agent.config import flags as config_flags
 from scalable_agent.files import open_files
 from scalable_agent.process import signals
 from scalable_agent.training import actor_threads
@@ -41,7 +41,7 @@ def _make_config(logdir, *arguments):
         f'--logdir={logdir}', '--network=vector', '--unroll_length=5',
         '--batch_size=6', '--num_actors=6', '--environment_threads=2',
         *arguments])
-    return experiment.config_from_flags()
+    return config_lib.resolve(config_flags.given())
 
 
 def _make_run(logdir, *arguments):

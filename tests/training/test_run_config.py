@@ -3,9 +3,12 @@
 import json
 import os
 
+from absl import flags
+from absl.testing import flagsaver
 import pytest
 
 from scalable_agent import config as config_lib
+from scalable_agent.config import flags as config_flags
 from scalable_agent.training import logdir as logdir_lib
 from scalable_agent.training import run_config
 
@@ -56,8 +59,10 @@ def test_a_default_that_is_given_wins_too(tmp_path):
 def test_flags_count_as_given_as_they_say(tmp_path):
   """All flags have values, but only some were set."""
   _begin(tmp_path, **_GIVEN)
-  values = dict(logdir=str(tmp_path), learning_rate=.00048, seed=3, verbosity=0)
-  config = run_config.resolve(values, {'logdir', 'seed', 'verbosity'})
+  with flagsaver.flagsaver():
+    flags.FLAGS(['experiment', f'--logdir={tmp_path}', '--seed=3',
+                 '--verbosity=0'])
+    config = run_config.resolve(config_flags.given())
   assert (config.learning_rate, config.seed) == (.002, 3)
 
 
@@ -187,8 +192,8 @@ def test_a_trial_of_a3c_goes_on_with_as_many_workers(
   _begin(tmp_path, **values, num_actors=4)
 
   def resolve(count):
-    asked = dict(values, logdir=str(tmp_path), num_actors=count)
-    return run_config.resolve_trial(asked, asked.keys()).num_actors
+    return run_config.resolve_trial(
+        dict(values, logdir=str(tmp_path), num_actors=count)).num_actors
 
   assert resolve(4) == 4
   if is_refused:
@@ -208,8 +213,8 @@ def test_a_trial_goes_on_where_its_configuration_says_little(tmp_path):
   written = json.loads(path.read_text())
   del written['seed'], written['total_environment_frames']
   path.write_text(json.dumps(written))
-  config = run_config.resolve_trial(values, values.keys())
+  config = run_config.resolve_trial(values)
   assert (config.seed, config.total_environment_frames) == (9, 1000)
   path.write_text(json.dumps(dict(written, total_environment_frames='x')))
   with pytest.raises(config_lib.ConfigError, match='was begun with x'):
-    run_config.resolve_trial(values, values.keys())
+    run_config.resolve_trial(values)
