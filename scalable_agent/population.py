@@ -16,7 +16,6 @@ the command again, and it goes on from where it was.
 """
 
 import contextlib
-import json
 import math
 import os
 import sys
@@ -27,21 +26,21 @@ from absl import logging
 from scalable_agent import config as config_lib
 from scalable_agent import suites
 from scalable_agent.config import flags as config_flags
+from scalable_agent.config.settings import refusal
 from scalable_agent.files import locks
-from scalable_agent.files import whole_file
 from scalable_agent.process import binary
-from scalable_agent.process import errors
 from scalable_agent.studies import lineage
 from scalable_agent.sweeps import display
 from scalable_agent.sweeps import evolution
 from scalable_agent.sweeps import fitness
 from scalable_agent.sweeps import flags as sweep_flags
-from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import members as members_lib
+from scalable_agent.sweeps import population_settings
 from scalable_agent.sweeps import program
 from scalable_agent.sweeps import samples as samples_lib
 from scalable_agent.sweeps import shared_replay
 from scalable_agent.sweeps import trials
+from scalable_agent.sweeps.population_settings import Settings
 from scalable_agent.training import run_config
 
 FLAGS = flags.FLAGS
@@ -70,21 +69,11 @@ sweep_flags.define_parallel()
 sweep_flags.define_share_replay()
 
 _HISTORY_FILE, _PICTURE_FILE = 'evolution.jsonl', 'lineage.png'
-_SETTINGS_FILE, _LOCK_FILE = 'population.json', 'population.lock'
-# What evolutions go by, and no record of them says.
-_KEPT = ('burn_in_frames', 'episodes', 'score_range', 'adapt')
-# What the population sets itself, for each member.
-_OWN = ('logdir', 'seed', 'warm_start')
-# What is neither drawn nor changed: it is the population's, or weights of one
-# member would not fit another.
-_SAME = (*grid.FIXED, *_OWN, *config_lib.names(config_lib.IDENTITY))
-# A parameter may change so often in the same direction.
-_MANY_CHANGES = 100
+_LOCK_FILE = 'population.lock'
 
 
 def _refusal(name, reason):
-  return config_lib.ConfigError(
-      f'{FLAGS[name].serialize()} cannot work: {reason}.')
+  return refusal(name, FLAGS[name].value, reason)
 
 
 def _check_flags():
@@ -108,95 +97,39 @@ def _check_flags():
         f'at the same time. Set it to {FLAGS.population}')
 
 
-def _keep_settings():
-  """Lets flags that are not given be as in the population in --logdir.
+def read_settings():
+  """Returns the `Settings`: what is not given is as in --logdir, if it has any.
 
   Raises:
-    config_lib.ConfigError: Its settings cannot be read.
+    config_lib.ConfigError: They cannot be read, or a member's flag cannot work.
   """
-  path = os.path.join(FLAGS.logdir, _SETTINGS_FILE)
+  values = {name: FLAGS[name].value for name in Settings._fields}
+  for name, found in population_settings.read(FLAGS.logdir, _parse).items():
+    if not FLAGS[name].present:
+      values[name] = found
+    elif values[name] != found:
+      logging.warning('%s is given, and it was %s so far.',
+                      FLAGS[name].serialize(), found)
+  if values['adapt'] is None:
+    config = config_lib.resolve(config_flags.given())
+    values['adapt'] = list(suites.of(config).adapted)
+  return Settings(**values)
+
+
+def _parse(name, value):
+  if value is None:
+    raise ValueError(f'{name} is null')
   try:
-    with open(path, 'rb') as f:
-      found = json.loads(f.read().decode())
-    for name in _KEPT:
-      if found[name] is None:
-        raise ValueError(f'{name} is null')
-      FLAGS.set_default(name, found[name])
-      if FLAGS[name].value != found[name]:
-        logging.warning('%s is given, and it was %s so far.',
-                        FLAGS[name].serialize(), found[name])
-  except (FileNotFoundError, NotADirectoryError):
-    pass
-  except (OSError, ValueError, KeyError, TypeError, RecursionError,
-          flags.Error) as e:
-    raise config_lib.ConfigError(
-        f'{path} cannot be read ({errors.first_line(e)}). Repair it, or choose '
-        'another --logdir.') from e
+    return FLAGS[name].parser.parse(value)
+  except (TypeError, ValueError) as e:
+    raise ValueError(f'flag --{name}={value}: {e}') from e
 
 
-def _write_settings():
-  whole_file.write(
-      os.path.join(FLAGS.logdir, _SETTINGS_FILE), (json.dumps(
-          {name: FLAGS[name].value for name in _KEPT}) + '\n').encode())
-
-
-def _score_range():
-  """Returns --score_range as a pair of floats, None if it is not given."""
-  if not FLAGS.score_range:
-    return None
-  try:
-    low, high = map(float, FLAGS.score_range)
-  except ValueError:
-    low = high = 0.
-  if not -math.inf < low < high < math.inf:
-    raise _refusal('score_range', 'it has to be two finite numbers, the lower '
-                   'one first')
-  return low, high
-
-
-def start_parameters():
-  """Returns what each member starts with, a list of dicts of name to float.
-
-  Raises:
-    config_lib.ConfigError: It cannot be.
-  """
-  ranges = samples_lib.parse_all(FLAGS.range, config_flags.parse)
-  for each in ranges:
-    if FLAGS[each.name].present:
-      raise config_lib.ConfigError(
-          f'--{each.name} is given, and drawn too (--range). Leave one out.')
-    if each.name in _SAME:
-      raise config_lib.ConfigError(
-          f'{each.name} cannot be drawn (--range): members copy the weights of '
-          'each other, and the population starts their runs.')
-  config = config_lib.resolve(config_flags.given())
-  if FLAGS.adapt is None:
-    FLAGS.set_default('adapt', list(suites.of(config).adapted))
-  drawn = samples_lib.draw(ranges, FLAGS.population, FLAGS.sample_seed)
-  starts = []
-  for sample in drawn:
-    parameters = dict(sample)
-    for name in FLAGS.adapt:
-      config_lib.refuse_unknown([name])
-      _check_adapts(name, parameters.setdefault(name, getattr(config, name)))
-    starts.append(parameters)
-  return starts
-
-
-def _check_adapts(name, value):
-  """Refuses to multiply what cannot be, or must not."""
-  if name in _SAME:
-    raise _refusal('adapt', f'{name} has to stay as it is, since members copy '
-                   'the weights of each other, and the population starts their '
-                   'runs')
-  if not isinstance(value, float) or value <= 0:
-    raise _refusal('adapt', f'{name} starts at {value}, and what is multiplied '
-                   'by 1.2 has to be positive, and need not be whole')
-  check = config_lib.SETTINGS[name].check
-  if check and not check.holds(
-      value * evolution.PERTURB_FACTOR**_MANY_CHANGES):
-    raise _refusal('adapt', f'factors of 1.2 could make {name} too large: '
-                   f'{check.expected}')
+def start_parameters(adapt):
+  """Returns `population_settings.start_parameters`, of the flags."""
+  return population_settings.start_parameters(
+      samples_lib.parse_all(FLAGS.range, config_flags.parse), adapt,
+      config_flags.given(), FLAGS.population, FLAGS.sample_seed)
 
 
 def _read_history(begun):
@@ -220,28 +153,35 @@ def _read_history(begun):
   return history
 
 
-def _check_evolves(configs):
+def _check_evolves(settings, configs):
   """Refuses, or warns of, settings with which no member ever evolves.
 
   Args:
+    settings: The `Settings`.
     configs: The `config.Config`s of the members.
   """
   num_levels = len(suites.level_names(configs[0]))
-  if not FLAGS.score_range and FLAGS.episodes < num_levels:
-    raise _refusal(
-        'episodes', f'--level_name={FLAGS.level_name} has {num_levels} levels, '
-        'and a score takes episodes of each, so that no member would have one '
-        f'and evolve. Set it well above {num_levels}, or give --score_range')
+  if not settings.score_range and settings.episodes < num_levels:
+    raise refusal(
+        'episodes', settings.episodes,
+        f'--level_name={FLAGS.level_name} has {num_levels} levels, and a score '
+        'takes episodes of each, so that no member would have one and evolve. '
+        f'Set it well above {num_levels}, or give --score_range')
   total = max(config.total_environment_frames for config in configs)
-  if FLAGS.burn_in_frames >= total:
+  if settings.burn_in_frames >= total:
     logging.warning(
-        '%s is not below --total_environment_frames=%d: no member will evolve. '
-        'Lower the one or raise the other.',
-        FLAGS['burn_in_frames'].serialize(), total)
+        '--burn_in_frames=%d is not below --total_environment_frames=%d: no '
+        'member will evolve. Lower the one or raise the other.',
+        settings.burn_in_frames, total)
 
 
-def _make_population(starts, score):
+def _make_population(settings, starts, score):
   """Makes the population, or raises ConfigError.
+
+  Args:
+    settings: The `Settings`.
+    starts: As of `start_parameters`.
+    score: As of `fitness.make`.
 
   Returns:
     A pair of the `members.Population` and the `config.Config`s of its members.
@@ -250,13 +190,13 @@ def _make_population(starts, score):
            for i, parameters in enumerate(starts)]
   history = _read_history(begun)
   population = members_lib.Population(
-      history, score, FLAGS.burn_in_frames, FLAGS.episodes, FLAGS.turn_secs,
-      FLAGS.adapt, FLAGS.seed)
+      history, score, settings.burn_in_frames, settings.episodes,
+      FLAGS.turn_secs, settings.adapt, FLAGS.seed)
   arguments = [
       *trials.memory_arguments(
           min(FLAGS.parallel, FLAGS.population),
           shared_replay.MEMORY_SHARE_OF_RUNS if FLAGS.share_replay else 1.),
-      *config_flags.given_arguments(without=_OWN)]
+      *config_flags.given_arguments(without=population_settings.OWN)]
   variant = [dict(population=FLAGS.population)]
   shared, configs = {}, []
   if FLAGS.share_replay:
@@ -279,10 +219,10 @@ def _make_population(starts, score):
         population, i, logdir, config.total_environment_frames, make_command))
   if FLAGS.share_replay:
     shared_replay.check_alike(configs)
-  _check_evolves(configs)
+  _check_evolves(settings, configs)
   # Where a member was refused, the directory holds no population yet.
   with config_lib.writing('logdir', FLAGS.logdir):
-    _write_settings()
+    population_settings.write(FLAGS.logdir, settings)
   if not history.records:
     history.add(*begun)
   return population, configs
@@ -352,9 +292,9 @@ def _carry_out(population, configs):
 
 def _train():
   _check_flags()
-  _keep_settings()
-  starts = start_parameters()
-  score = fitness.make(FLAGS.level_name, _score_range())
+  settings = read_settings()
+  starts = start_parameters(settings.adapt)
+  score = fitness.make(FLAGS.level_name, settings.score_range)
   config_lib.resolve(config_flags.given(starts[0]))
   try:
     with config_lib.writing('logdir', FLAGS.logdir):
@@ -365,7 +305,7 @@ def _train():
         f'--logdir={FLAGS.logdir} is in use: another process trains this '
         'population. Wait for it, stop it, or choose another --logdir.') from e
   try:
-    population, configs = _make_population(starts, score)
+    population, configs = _make_population(settings, starts, score)
     try:
       _carry_out(population, configs)
     finally:

@@ -556,7 +556,7 @@ def test_flagfiles_of_populations_are_appendix_f(name, adapted):
     assert flags.FLAGS.adapt == adapted
     assert (flags.FLAGS.burn_in_frames, flags.FLAGS.episodes) == (
         20_000_000, 5000)
-    starts = population.start_parameters()
+    starts = population.start_parameters(flags.FLAGS.adapt)
     assert (len(starts), list(starts[0])) == (24, adapted)
     flags.FLAGS.unparse_flags()
 
@@ -580,7 +580,8 @@ def test_sweeps_hold_flags_and_runs_that_exist(monkeypatch):
     with flagsaver.flagsaver():
       flags.FLAGS(['program', f'--flagfile={path}'])
       if 'scalable_agent.population' in text:
-        count = len(population.start_parameters())
+        settings = population.read_settings()
+        count = len(population.start_parameters(settings.adapt))
         assert f'A population of {count} ' in text, name
         continue
       trials = sweep.make_trials()

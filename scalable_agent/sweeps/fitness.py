@@ -1,11 +1,13 @@
 """How good a member of a population is, in percent."""
 
 import collections
+import math
 
 import numpy as np
 
 from scalable_agent import suites
 from scalable_agent.config import ConfigError
+from scalable_agent.config.settings import refusal
 from scalable_agent.results import published
 from scalable_agent.suites import scores as suite_scores
 
@@ -17,8 +19,8 @@ def make(level_name, score_range):
 
   Args:
     level_name: As in the configuration, a suite or a level.
-    score_range: A pair of the returns that are 0 and 100 percent; None to take
-      those of random actions and of a human.
+    score_range: A list of the returns that are 0 and 100 percent, as text;
+      empty to take those of random actions and of a human.
 
   Returns:
     A function of a list of `log_lines.EpisodeLine`s. It returns percent, of
@@ -26,10 +28,11 @@ def make(level_name, score_range):
     level are missing.
 
   Raises:
-    ConfigError: Nobody knows what a human scores on the level.
+    ConfigError: The range is none, or nobody knows what a human scores on the
+      level.
   """
-  if score_range is not None:
-    low, high = score_range
+  if score_range:
+    low, high = _parse_range(score_range)
     return lambda episodes: _mean_capped(
         episodes, lambda unused_level, mean: 100. * (mean - low) / (high - low))
   if suites.find(level_name).scores(level_name):
@@ -43,6 +46,17 @@ def make(level_name, score_range):
         '--score_range=0,500.')
   return lambda episodes: _mean_capped(
       episodes, lambda unused_level, mean: benchmark.normalize(name, mean))
+
+
+def _parse_range(texts):
+  try:
+    low, high = map(float, texts)
+  except ValueError:
+    low = high = 0.
+  if not -math.inf < low < high < math.inf:
+    raise refusal('score_range', ','.join(texts), 'it has to be two finite '
+                  'numbers, the lower one first')
+  return low, high
 
 
 def _returns(episodes):

@@ -14,7 +14,7 @@ def _episodes(*returns):
 
 
 def test_a_suite_has_its_mean_capped_score():
-  score = fitness.make('dmlab30', None)
+  score = fitness.make('dmlab30', [])
   names = list(dmlab30.LEVEL_MAPPING)
   random = [(name, dmlab30.RANDOM_SCORES[dmlab30.LEVEL_MAPPING[name]])
             for name in names]
@@ -28,7 +28,7 @@ def test_a_suite_has_its_mean_capped_score():
 
 
 def test_a_game_has_its_score():
-  score = fitness.make('pong', None)
+  score = fitness.make('pong', [])
   half = (atari57.HUMAN_SCORES['pong'] + atari57.RANDOM_SCORES['pong']) / 2
   assert score(_episodes(('pong', half - 1), ('pong', half + 1))) == (
       pytest.approx(50.))
@@ -38,7 +38,7 @@ def test_a_game_has_its_score():
 
 
 def test_a_range_takes_the_place_of_a_human():
-  score = fitness.make('gym:CartPole-v1', (100., 300.))
+  score = fitness.make('gym:CartPole-v1', ['100', '300'])
   assert score(_episodes(('a', 100.), ('a', 300.))) == 50.
   assert score(_episodes(('a', 999.), ('b', 0.))) == 25.
   assert score([]) is None
@@ -46,4 +46,4 @@ def test_a_range_takes_the_place_of_a_human():
 
 def test_without_a_human_or_a_range_there_is_no_score():
   with pytest.raises(ConfigError, match='--score_range is needed'):
-    fitness.make('gym:CartPole-v1', None)
+    fitness.make('gym:CartPole-v1', [])
