@@ -3,7 +3,6 @@
 A value that cannot work whatever the others are is refused by its declaration.
 """
 
-import dataclasses
 import math
 
 import numpy as np
@@ -217,42 +216,22 @@ def _check_inference(config):
   minimum = config.inference_minimum_batch_size
   if config.task < 0:
     layout = suites.choose_layout(config, config.num_actors)
-    sure = _num_surely_waiting(layout)
+    # As many wait for the policy when all pools do.
+    sure = layout.num_pools * layout.minimum_batch_size
     if minimum > sure:
-      advice = ', or '.join([f'it to {sure} or less', *_remedies(config)])
+      # Of pools of one environment all would wait.
+      more = ', or raise --num_pools' if minimum <= config.num_actors else ''
       raise settings.refusal(
           'inference_minimum_batch_size', minimum,
           f'only a batch of {sure} is sure to fill, since --num_pools is '
           f'{layout.num_pools} and the fewest environments that a pool hands '
-          f'out at a time are {layout.minimum_batch_size}. Set {advice}')
+          f'out at a time are {layout.minimum_batch_size}. Set it to {sure} or '
+          f'less{more}')
   elif config.inference == 'learner':
     # How many actor jobs will come, and with how many environments, is theirs.
     _require(config, config.inference_maximum_batch_size >= minimum,
              'inference_maximum_batch_size', 'it has to be no less than '
              f'--inference_minimum_batch_size={minimum}')
-
-
-def _num_surely_waiting(layout):
-  """Returns how many environments wait for the policy when all pools do."""
-  return layout.num_pools * layout.minimum_batch_size
-
-
-def _remedies(config):
-  """Returns flags each of which makes the policy's batches sure to fill."""
-  found = []
-  for name in ('num_pools', 'pool_batch_size'):
-    for value in range(1, config.num_actors + 1):
-      changed = dataclasses.replace(config, **{name: value})
-      try:
-        _check_environments(changed)
-        _check_architecture(changed)
-      except settings.ConfigError:
-        continue
-      layout = suites.choose_layout(changed, changed.num_actors)
-      if _num_surely_waiting(layout) >= config.inference_minimum_batch_size:
-        found.append(f'--{name}={value}')
-        break
-  return found
 
 
 def _check_collectives(config):
