@@ -10,9 +10,10 @@ The first trains, the second resumes what it finds, the third plays whole
 episodes, and the fourth writes a SavedModel. The last says which levels can be
 played on this machine.
 
-Flags that are not given take the paper's value for the level's suite, which the
-help text names where it differs from the default: "Atari" is Table G.1. The
-resolved values are in LOGDIR/config.json.
+Flags that are not given take the default of the level's suite, which the help
+text names where it differs from the flag's: "Atari" is the paper's Table G.1.
+The flags' own defaults, which DeepMind Lab has, are those of the released code.
+The resolved values are in LOGDIR/config.json.
 """
 
 import os
