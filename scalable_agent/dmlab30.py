@@ -164,34 +164,27 @@ TABLE_B1 = {
 }
 
 
-def human_normalized_score(level, mean_return, human_scores=None,
-                           random_scores=None):
+def human_normalized_score(level, mean_return):
   """Places a return between random actions (0) and a human (100).
 
   Args:
     level: A test level's name.
     mean_return: Float.
-    human_scores: As in `compute_human_normalized_score`.
-    random_scores: Likewise.
 
   Returns:
     100 (return - random) / (human - random), in percent.
   """
-  random = (random_scores or RANDOM_SCORES)[level]
-  human = (human_scores or HUMAN_SCORES)[level]
+  random, human = RANDOM_SCORES[level], HUMAN_SCORES[level]
   return 100. * (mean_return - random) / (human - random)
 
 
-def compute_human_normalized_score(level_returns, per_level_cap=None,
-                                   human_scores=None, random_scores=None):
+def compute_human_normalized_score(level_returns, per_level_cap=None):
   """Mean over the 30 levels of 100 (score - random) / (human - random).
 
   Args:
     level_returns: A dict of level to a list of episode returns. Training levels
       count as the levels they are tested on. Other keys are ignored.
     per_level_cap: The percentage at which a level's score is capped, or None.
-    human_scores: A dict of test level to score, by default `HUMAN_SCORES`.
-    random_scores: A dict of test level to score, by default `RANDOM_SCORES`.
 
   Returns:
     The mean, in percent.
@@ -205,8 +198,7 @@ def compute_human_normalized_score(level_returns, per_level_cap=None,
                for r in level_returns.get(name, ())]
     if not returns:
       raise ValueError(f'There are no returns of {test_level}.')
-    scores.append(human_normalized_score(
-        test_level, np.mean(returns), human_scores, random_scores))
+    scores.append(human_normalized_score(test_level, np.mean(returns)))
   if per_level_cap is not None:
     scores = np.minimum(scores, per_level_cap)
   return float(np.mean(scores))

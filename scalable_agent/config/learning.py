@@ -9,9 +9,9 @@ from scalable_agent.config.settings import setting
 _LEARNING = settings.LEARNERS | settings.AGENT
 _NETWORK = settings.IDENTITY | settings.ACTORS | _LEARNING
 _LOSS = settings.WORKERS | _LEARNING
-# The keys of `networks.TORSOS`, which this module cannot import, since that
-# loads TensorFlow. So it is with `losses.REWARD_CLIPPINGS` and the names in
-# `algorithms.corrections` below.
+# The keys of `networks.torsos.TORSOS`, which this module cannot import, since
+# that loads TensorFlow. So it is with `losses.REWARD_CLIPPINGS` and the names
+# in `algorithms.corrections` below.
 TORSOS = ('deep', 'shallow', 'small', 'reactor', 'vector')
 _IMPALA = dict(agent='impala')
 _OWN_TORSO = re.compile(r'[^:]+:\w+')

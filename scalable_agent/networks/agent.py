@@ -16,7 +16,7 @@ from scalable_agent.networks import layers
 from scalable_agent.networks import lstm
 from scalable_agent.networks import steps
 
-CORE_SIZE = 256
+_CORE_SIZE = 256
 
 
 class Agent:
@@ -78,8 +78,8 @@ class Agent:
     if self._has_instruction:
       size += instructions.init_encoder(initializer)
     if self._use_lstm:
-      lstm.init_lstm(initializer, 'core', size, CORE_SIZE)
-      size = CORE_SIZE
+      lstm.init_lstm(initializer, 'core', size, _CORE_SIZE)
+      size = _CORE_SIZE
     initializer.linear('policy_logits', size, self.num_actions)
     initializer.linear('baseline', size, 1)
     return initializer.params
@@ -96,7 +96,7 @@ class Agent:
     """
     if not self._use_lstm:
       return ()
-    return lstm.LSTMState(*(np.zeros([batch_size, CORE_SIZE], np.float32)
+    return lstm.LSTMState(*(np.zeros([batch_size, _CORE_SIZE], np.float32)
                             for _ in range(2)))
 
   def step(self, params, seed, last_actions, env_outputs, core_state):

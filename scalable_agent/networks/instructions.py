@@ -8,8 +8,8 @@ import tensorflow as tf
 from scalable_agent import environments
 from scalable_agent.networks import lstm
 
-INSTRUCTION_EMBEDDING_SIZE = 20
-INSTRUCTION_LSTM_SIZE = 64
+_EMBEDDING_SIZE = 20
+_LSTM_SIZE = 64
 # The weight whose gradient has the rows of the words alone.
 EMBEDDING = 'instruction/embedding'
 
@@ -43,12 +43,10 @@ def init_encoder(initializer):
   """
   # The released code's Sonnet takes the number of words for the fan in.
   initializer.normal(
-      EMBEDDING,
-      [environments.NUM_HASH_BUCKETS, INSTRUCTION_EMBEDDING_SIZE],
+      EMBEDDING, [environments.NUM_HASH_BUCKETS, _EMBEDDING_SIZE],
       stddev=environments.NUM_HASH_BUCKETS ** -.5)
-  lstm.init_lstm(initializer, 'instruction/lstm', INSTRUCTION_EMBEDDING_SIZE,
-                 INSTRUCTION_LSTM_SIZE)
-  return INSTRUCTION_LSTM_SIZE
+  lstm.init_lstm(initializer, 'instruction/lstm', _EMBEDDING_SIZE, _LSTM_SIZE)
+  return _LSTM_SIZE
 
 
 def encode(params, ids):
@@ -63,7 +61,7 @@ def encode(params, ids):
   """
   embedding = _look_up(params[EMBEDDING], ids)
   gates = lstm.lstm_gates(params, 'instruction/lstm', embedding)
-  zeros = tf.zeros([tf.shape(ids)[0], INSTRUCTION_LSTM_SIZE])
+  zeros = tf.zeros([tf.shape(ids)[0], _LSTM_SIZE])
 
   def step(state, inputs):
     gates_t, is_word = inputs

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from scalable_agent import config as config_lib
 from scalable_agent import losses
-from scalable_agent import networks
 from scalable_agent import suites
 from scalable_agent.config import learning
+from scalable_agent.networks import torsos
 from tests.config.command_line import message_of
 from tests.config.command_line import resolve
 
@@ -88,8 +88,8 @@ def test_a_network_is_named_or_a_class_of_the_users(network, works):
 
 def test_what_is_declared_of_networks_and_losses_is_all_there_is():
   """The declarations cannot import either, which load TensorFlow."""
-  assert learning.TORSOS == tuple(networks.TORSOS)
-  for torso in networks.TORSOS:
+  assert learning.TORSOS == tuple(torsos.TORSOS)
+  for torso in torsos.TORSOS:
     assert resolve(level_name='pong', network=torso).network == torso
   assert (config_lib.SETTINGS['reward_clipping'].choices ==
           losses.REWARD_CLIPPINGS)

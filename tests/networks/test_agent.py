@@ -6,6 +6,7 @@ import tree
 from scalable_agent import networks
 from scalable_agent import trajectories
 from scalable_agent.environments import StepOutput
+from scalable_agent.networks import torsos
 from tests.networks import agents
 from tests.networks import block_cell
 
@@ -16,7 +17,7 @@ def test_agent_output_is_the_one_of_trajectories():
 
 @pytest.mark.parametrize('instruction', [False, True])
 @pytest.mark.parametrize('use_lstm', [False, True])
-@pytest.mark.parametrize('torso', networks.TORSOS)
+@pytest.mark.parametrize('torso', torsos.TORSOS)
 def test_unroll_equals_steps(torso, use_lstm, instruction):
   """Logits, baselines and core state, with episodes that end on the way."""
   agent = agents.make(torso, use_lstm, instruction)
@@ -81,7 +82,7 @@ def test_core_is_block_cell_over_torso_reward_action_and_instruction():
                     + params['baseline/b'])[:, 0])
 
 
-@pytest.mark.parametrize('torso', networks.TORSOS)
+@pytest.mark.parametrize('torso', torsos.TORSOS)
 def test_initial_weights(torso):
   """As released: each drawn once from its distribution, biases zero."""
   params = agents.make(torso, True, instruction=True).initial_params(0)

@@ -6,6 +6,7 @@ from scalable_agent import networks
 from scalable_agent.environments import StepOutput
 from scalable_agent.networks import instructions
 from scalable_agent.networks import layers
+from scalable_agent.networks import lstm
 from tests.networks import agents
 from tests.networks import block_cell
 
@@ -122,8 +123,8 @@ def _encode_with_one_hot(params, table, ids):
   embedding = tf.one_hot(ids, 1000) @ table
   state = networks.LSTMState(tf.zeros([4, 64]), tf.zeros([4, 64]))
   for t in range(3):
-    gates = networks.lstm_gates(params, 'instruction/lstm', embedding[:, t])
-    after = networks.lstm_step(params, 'instruction/lstm', gates, state)
+    gates = lstm.lstm_gates(params, 'instruction/lstm', embedding[:, t])
+    after = lstm.lstm_step(params, 'instruction/lstm', gates, state)
     is_word = ids[:, t, tf.newaxis] >= 0
     state = networks.LSTMState(*(
         tf.where(is_word, a, s) for a, s in zip(after, state)))

@@ -18,8 +18,8 @@ def test_lstm_is_tensorflow_1s_block_cell():
   state = oracle = networks.LSTMState(normal(3, 7), normal(3, 7))
   for _ in range(4):
     inputs = normal(3, 5)
-    gates = networks.lstm_gates(params, 'lstm', inputs)
-    state = networks.lstm_step(params, 'lstm', gates, state)
+    gates = lstm.lstm_gates(params, 'lstm', inputs)
+    state = lstm.lstm_step(params, 'lstm', gates, state)
     oracle = block_cell.step(params, 'lstm', inputs, oracle)
     agents.assert_close(state, oracle)
 

@@ -12,7 +12,7 @@ from scalable_agent.networks import torsos
 from tests.networks import agents
 
 
-@pytest.mark.parametrize('torso', networks.TORSOS)
+@pytest.mark.parametrize('torso', torsos.TORSOS)
 def test_torso_sees_one_frame_at_a_time(torso):
   """Running T * B frames at once is running each alone."""
   agent = agents.make(torso, use_lstm=False)
@@ -123,7 +123,7 @@ def test_convolutional_torsos_equal_keras_layers(
       (features @ params['baseline/w'] + params['baseline/b'])[:, 0], 1e-4)
 
 
-@pytest.mark.parametrize('torso', networks.TORSOS)
+@pytest.mark.parametrize('torso', torsos.TORSOS)
 def test_bfloat16_is_near_and_stays_within_the_torso(torso):
   """Outputs and gradients are float32, and within bfloat16's rounding."""
   agents.assert_near_in_bfloat16(
