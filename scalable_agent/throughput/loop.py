@@ -48,7 +48,6 @@ def measure_loop(config, devices, seconds):
       return _measure_run(config, run, seconds)
     finally:
       run.close()
-      run.close_saver()
 
 
 def _measure_run(config, run, seconds):

@@ -65,7 +65,6 @@ def train(config, start_actors=actor_threads.start, stop=None,
       stop.listen()
       run = run_lib.Run(config, facts, devices, make_actors, peers, evaluator,
                 make_replay and make_replay(facts))
-      stack.callback(run.close_saver)
       stack.callback(run.close)
       # Before: environments may take longer to end than a run is given.
       stack.callback(run.save_last)

@@ -99,7 +99,8 @@ class Run:
           *([profiler_lib.annotate] if profiles else []))
       self._saver = (saver.Saver(config, written_facts, self.learner)
                      if peers.is_first else None)
-      undo.callback(self.close_saver)
+      if self._saver:
+        undo.callback(self._saver.close)
       peers.share_state(self.learner)
       self.reporter = (
           self._create_reporter() if peers.is_first else metrics.Forwarder())
@@ -126,7 +127,6 @@ class Run:
     self._saved_time = time.monotonic()
     self._waited = timing.Waited()
     self._noted_time = -math.inf
-    self._has_begun = False
     self._films = -1
 
   def _connect_learner(self, agent, devices, shared_replay):
@@ -238,9 +238,8 @@ class Run:
     Returns:
       A dict of floats, see `Learner.step`.
     """
-    if self._saver and not self._has_begun:
+    if self._saver:
       self._saver.begin()
-    self._has_begun = True
     batch, placed = staged
     lags = self.policy_lags(batch)
     with self.times.stage('learner_step'):
@@ -298,7 +297,7 @@ class Run:
       checkpoint.CheckpointError: See `saver.Saver.save`.
     """
     self._saved_time = time.monotonic()
-    if self._saver and self._has_begun:
+    if self._saver:
       self._saver.save(self.reporter)
     if self._is_one_of_several:
       logging.info('Weights at frame %d: %s', self.learner.frames,
@@ -307,16 +306,11 @@ class Run:
   def save_last(self):
     """Reports what is left, and saves: `check_saved` says whether it failed."""
     try:
-      if self._has_begun:
+      if self._saver and self._saver.has_begun:
         self.report()
     finally:
       with contextlib.suppress(checkpoint.CheckpointError):
         self.save()
-
-  def close_saver(self):
-    """Gives back what was kept for saving; nothing is saved from then on."""
-    if self._saver:
-      self._saver.close()
 
   def check_saved(self):
     """Raises `checkpoint.CheckpointError` if the last save failed."""
@@ -349,13 +343,17 @@ class Run:
 
   def close(self):
     """Ends all threads and environments. What is to be kept is saved before."""
-    if self._profiler:
-      self._profiler.close()
-    self._staging.close()
-    if self._batched_policy:
-      self._batched_policy.close()
-    self._actors.close()
-    self.reporter.close()
+    with contextlib.ExitStack() as parts:  # The last one closes first.
+      if self._saver:
+        parts.callback(self._saver.close)
+      parts.callback(self.reporter.close)
+      parts.callback(self._actors.close)
+      # Actors may wait for these two.
+      if self._batched_policy:
+        parts.callback(self._batched_policy.close)
+      parts.callback(self._staging.close)
+      if self._profiler:
+        parts.callback(self._profiler.close)
 
   @property
   def num_parameters(self):

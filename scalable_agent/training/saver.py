@@ -15,7 +15,11 @@ _RESERVED_FILES = 32
 
 
 class Saver:
-  """Writes the configuration, the logs and the checkpoints of a run."""
+  """Writes the configuration, the logs and the checkpoints of a run.
+
+  Attributes:
+    has_begun: Whether the log directory is this run's.
+  """
 
   def __init__(self, config, facts, learner):
     """Restores the newest checkpoint into the learner; writes nothing.
@@ -36,6 +40,7 @@ class Saver:
     self._learner = learner
     self._checkpointer = checkpoint.Checkpointer(
         config.logdir, learner, config.to_json(), config.keep_checkpoints)
+    self.has_begun = False
     self._failed_saves = 0
     path = self._checkpointer.restore()
     if path:
@@ -57,7 +62,7 @@ class Saver:
       return None
 
   def begin(self):
-    """Makes the log directory this run's.
+    """Makes the log directory this run's, if it is not yet.
 
     A new run has a checkpoint from here on, so that its logs always belong to
     one.
@@ -66,6 +71,8 @@ class Saver:
       config.ConfigError: The log directory cannot be written.
       checkpoint.CheckpointError: Likewise.
     """
+    if self.has_begun:
+      return
     logdir.write(self._config, self._facts)
     try:
       self._checkpointer.save()
@@ -73,9 +80,10 @@ class Saver:
       raise checkpoint.CheckpointError(
           f'No checkpoint can be written to --logdir={self._config.logdir}: '
           f'{errors.first_line(e)}') from e
+    self.has_begun = True
 
   def save(self, reporter):
-    """Saves the logs and a checkpoint.
+    """Saves the logs and a checkpoint, once the run has begun.
 
     What cannot be saved now is saved the next time: then a warning says why.
 
@@ -86,6 +94,8 @@ class Saver:
       checkpoint.CheckpointError: It has failed --max_failed_saves times in a
         row.
     """
+    if not self.has_begun:
+      return
     try:
       with self._reserve.released():
         # The logs go first: a run that resumes must find in them whatever its

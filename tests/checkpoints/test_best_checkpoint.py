@@ -54,6 +54,7 @@ class _Run:
     for variable in self.learner.params.values():
       variable.assign_add(tf.ones_like(variable))
     self._reporter.score = value if value is None else Score(measure, value)
+    self._saver.begin()
     self._saver.save(self._reporter)
     self._saver.check()
     self.saved[self.learner.frames] = {
@@ -175,6 +176,7 @@ def test_a_best_that_cannot_be_written_keeps_the_run_going(
 def test_a_run_is_saved_where_others_take_all_descriptors(tmp_path):
   """Connections of actor jobs, say. And those of the reserve are kept again."""
   run = _Run(tmp_path)
+  run.save(0.)
   soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
   resource.setrlimit(
       resource.RLIMIT_NOFILE, (min(soft, open_files.count() + 50), hard))

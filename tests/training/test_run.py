@@ -363,6 +363,23 @@ def test_a_run_that_is_refused_leaves_nothing_open(
   assert 'staging' not in {thread.name for thread in threads}
 
 
+def test_a_part_that_fails_to_close_leaves_no_other_open(tmp_path, monkeypatch):
+  before = set(threading.enumerate())
+  run, _ = _make_run(tmp_path)
+  close = run._staging.close
+
+  def close_and_fail():
+    close()
+    raise ValueError('It does not close.')
+
+  monkeypatch.setattr(run._staging, 'close', close_and_fail)
+  with pytest.raises(ValueError, match='It does not close'):
+    run.close()
+  assert not [thread.name for thread in set(threading.enumerate()) - before
+              if thread.name.startswith('actor')]
+  assert not len(run._saver._reserve)
+
+
 def test_environments_that_return_nan_are_named():
   """Whether it is in a reward, in an observation, or was in an earlier one."""
   reward, state = np.zeros([3, 4], np.float32), np.zeros([4, 2])
