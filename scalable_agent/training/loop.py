@@ -12,7 +12,6 @@ from scalable_agent.logs import messages
 from scalable_agent.process import errors
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
-from scalable_agent.training import actor_threads
 from scalable_agent.training import not_finite
 from scalable_agent.training import peers as peers_lib
 from scalable_agent.training import run as run_lib
@@ -21,9 +20,7 @@ from scalable_agent.training import run as run_lib
 MAX_SKIPPED_UPDATES = 100
 
 
-def train(config, start_actors=actor_threads.start, stop=None,
-          start_evaluator=lambda config, facts, devices, stack: None,
-          start_replay=lambda config: None):
+def train(config, start_actors, stop, start_evaluator, start_replay):
   """Trains until the frames are used up, or until it is told to stop.
 
   Args:
@@ -31,9 +28,8 @@ def train(config, start_actors=actor_threads.start, stop=None,
     start_actors: A function of the configuration and a `contextlib.ExitStack`
       that returns the environments' facts and the `make_actors` of `run.Run`.
     stop: A `signals.Stop`, or None to train to the end.
-    start_evaluator: As `evaluation.evaluator.start`; by default nothing is
-      evaluated.
-    start_replay: As `jobs.replay_link.start`; by default no replay is shared.
+    start_evaluator: As `evaluation.evaluator.start`.
+    start_replay: As `jobs.replay_link.start`.
 
   Raises:
     config.ConfigError: The configuration cannot work, or the log directory is

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from scalable_agent import config as config_lib
 from scalable_agent import dmlab30
+from scalable_agent import library
 from scalable_agent import networks
 from scalable_agent import suites
 from scalable_agent.config import flags as config_flags
@@ -28,7 +29,6 @@ from scalable_agent.environments import PoolError
 from scalable_agent.environments.engines import dmlab
 from scalable_agent.environments.pools import process_pool
 from scalable_agent.evaluation import test_mode
-from scalable_agent.training import loop
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -442,7 +442,7 @@ def test_training_and_testing_while_environments_are_killed(
       target=_kill_some_workers, args=(tmp_path, stop, killed))
   killer.start()
   try:
-    loop.train(_config(
+    library.learn(_config(
         num_actors=4, batch_size=2, unroll_length=10, log_interval_secs=1,
         total_environment_frames=5000, **values))
   finally:

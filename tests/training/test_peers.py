@@ -157,7 +157,8 @@ def test_a_signal_ends_a_learner_before_it_waits_for_others(
   if is_early:
     stop.set()
   loop.train(
-      types.SimpleNamespace(num_learners=num_learners), start_actors, stop)
+      types.SimpleNamespace(num_learners=num_learners), start_actors, stop,
+      None, lambda config: None)
   assert started == ([] if is_early else ['started', 'closed'])
 
 

@@ -91,6 +91,12 @@ def test_impala_is_off_policy(tmp_path):
   assert _largest_log_rho(tmp_path, 'impala', False) > 1e-2
 
 
+def _run_loop(config, start_actors):
+  """Trains as `loop.train`, evaluates nothing and shares no replay."""
+  loop.train(config, start_actors, None, lambda *unused_args: None,
+             lambda unused_config: None)
+
+
 # -- What is saved, and when --------------------------------------------------
 
 
@@ -249,7 +255,7 @@ def test_the_last_checkpoint_does_not_wait_for_environments(tmp_path):
 
     return facts, make_noting
 
-  loop.train(config, start_actors)
+  _run_loop(config, start_actors)
   assert saved == [(60, [60])]
 
 
@@ -353,7 +359,7 @@ def test_a_run_that_is_refused_leaves_nothing_open(
 
   def train():
     with pytest.raises(config_lib.ConfigError, match='refused'):
-      loop.train(config, start_actors)
+      _run_loop(config, start_actors)
 
   train()  # What TensorFlow opens stays.
   before, threads = open_files.count(), set(threading.enumerate())
