@@ -149,13 +149,14 @@ class Learner:
       raise ValueError(f'{len(batch.keys)} unrolls cannot be shared evenly by '
                        f'{len(devices)} replicas')
     num_parts = min(self._num_parts, share)
+    num_new = len(batch.kept_versions) + np.count_nonzero(~batch.is_replayed)
     shares = []
     for i, device in enumerate(devices):
       ends = [i * share + j * share // num_parts for j in range(num_parts + 1)]
       with tf.device(device):
         shares.append([
-            placing.place(batch, slice(start, end),
-                          0 if start else len(batch.kept_versions))
+            # The first part counts for all.
+            placing.place(batch, slice(start, end), 0 if start else num_new)
             for start, end in itertools.pairwise(ends)])
     if len(shares) == 1:
       return shares[0]
@@ -220,9 +221,8 @@ class Learner:
       targets = {k: v.read_value() for k, v in self.target_params.items()}
       (gradients, touched), logs, priorities = gradients_lib.add([
           self._gradients(params, targets or None, part) for part in parts])
-      logs = dict(logs, num_new_unrolls=tf.add_n([
-          part.num_kept + tf.reduce_sum(
-              tf.cast(~part.is_replayed, tf.float32)) for part in parts]))
+      logs = dict(logs, num_new_unrolls=tf.add_n(
+          [part.num_new for part in parts]))
       log_names[:] = [(name, isinstance(value, tuple))
                       for name, value in logs.items()]
       return (gradients, touched, tf.stack(tree.flatten(list(logs.values()))),

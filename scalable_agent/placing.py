@@ -10,24 +10,23 @@ from scalable_agent import trajectories
 from scalable_agent.process import host_tensors
 
 PlacedBatch = collections.namedtuple(
-    'PlacedBatch', 'unrolls is_replayed weights num_kept')
+    'PlacedBatch', 'unrolls is_replayed weights num_new')
 PlacedBatch.__doc__ = """What a loss is computed of, tensors.
 
   unrolls: As of a `Batch`, without what no loss depends on.
   is_replayed: As of a `Batch`.
   weights: As of a `Batch`.
-  num_kept: How many unrolls that are not in the batch count as frames, a
-    float32 scalar.
+  num_new: How many new unrolls this part counts for, a float32 scalar.
 """
 
 
-def place(batch, rows=slice(None), num_kept=0):
+def place(batch, rows=slice(None), num_new=0):
   """Puts a batch, or some of its unrolls, on the current device.
 
   Args:
     batch: A `Batch` of NumPy arrays.
     rows: A slice of the unrolls.
-    num_kept: How many unrolls of `kept_versions` to count.
+    num_new: How many new unrolls this part counts for.
 
   Returns:
     A `PlacedBatch`.
@@ -45,4 +44,4 @@ def place(batch, rows=slice(None), num_kept=0):
           policy_version=()),
       is_replayed=along_batch(batch.is_replayed),
       weights=along_batch(batch.weights),
-      num_kept=move(np.float32(num_kept)))
+      num_new=move(np.float32(num_new)))
