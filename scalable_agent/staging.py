@@ -10,7 +10,7 @@ source. What sources with replay have besides, the training loop's thread calls:
     all of them          take_gauges()               values to log
     with a `Replayer`    publish(weights)            the newest ones
     with priorities      update(keys, priorities)    what an update has found
-                         filling(), keeps_nothing()  while there is no batch
+                         filling()                   while there is no batch
 
 Both ends are bounded: a full queue blocks the actors, and one batch is prepared
 while the learner trains on another, which adds one update of policy lag.
@@ -270,7 +270,7 @@ class StagingArea:
     Raises:
       TimeoutError: There was none in time.
       Closed: The source or the staging area was closed.
-      Exception: What `place` raised.
+      Exception: What the source or `place` raised.
     """
     try:
       result = self._staged.get(timeout=timeout)

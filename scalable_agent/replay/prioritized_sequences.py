@@ -16,6 +16,7 @@ import threading
 import numpy as np
 
 from scalable_agent import trajectories
+from scalable_agent.process import errors
 from scalable_agent.replay import finite
 from scalable_agent.replay import priority_tree
 from scalable_agent.replay import sequence_store
@@ -91,6 +92,8 @@ class PrioritizedSequences:
 
     Raises:
       Closed: The source is closed, or was while waiting.
+      errors.Failure: Enough has come for the first batch, and none of it could
+        be kept.
     """
     versions = []
     is_warm = self._num_steps >= self._min_steps
@@ -121,12 +124,6 @@ class PrioritizedSequences:
     steps = self._num_steps
     return (steps, self._min_steps) if steps < self._min_steps else None
 
-  def keeps_nothing(self):
-    """Whether enough has come for the first batch, and none could be kept."""
-    with self._lock:
-      return (self._num_steps >= self._min_steps and not len(self._tree) and
-              self._filter.num_left_out >= _MANY_LEFT_OUT)
-
   def _take_unroll(self):
     """Takes an unroll of the source's; returns its policy version.
 
@@ -141,6 +138,12 @@ class PrioritizedSequences:
           self._tree.remove(removed % self._num_leaves)
         if len(keys):
           self._tree.add(keys % self._num_leaves)
+      elif (self._num_steps >= self._min_steps and not len(self._tree) and
+            self._filter.num_left_out >= _MANY_LEFT_OUT):
+        raise errors.Failure(
+            f'Replay could keep no unroll of {unroll.level_name}: each has a '
+            'reward, an observation or an output of the network that is not '
+            'finite (NaN or infinite). Correct the environment.')
     return unroll.policy_version
 
   def _keys_at(self, leaves):

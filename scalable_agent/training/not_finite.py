@@ -27,17 +27,6 @@ def explain(config, num_updates, batch):
           f'{config.epsilon:g}.')
 
 
-def explain_empty_replay(config):
-  """Returns a line on why Reactor has nothing to train on.
-
-  Args:
-    config: A `config.Config`.
-  """
-  return (f'Replay could keep no unroll of {config.level_name}: each has a '
-          'reward, an observation or an output of the network that is not '
-          'finite (NaN or infinite). Correct the environment.')
-
-
 def levels_with_nan(batch):
   """Returns the levels with values that are not finite.
 

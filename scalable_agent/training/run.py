@@ -22,7 +22,6 @@ from scalable_agent.logs import metrics
 from scalable_agent.process import errors
 from scalable_agent.process import timing
 from scalable_agent.training import logdir
-from scalable_agent.training import not_finite
 from scalable_agent.training import peers as peers_lib
 from scalable_agent.training import profiler as profiler_lib
 from scalable_agent.training import replay_watch
@@ -191,7 +190,7 @@ class Run:
       `stop` is set or time is up.
 
     Raises:
-      TrainingError: There has been none for too long.
+      TrainingError: There has been none for too long, or there can be none.
     """
     deadline = time.monotonic() + seconds
     with self.times.stage('learner_wait'):
@@ -201,13 +200,13 @@ class Run:
           return self._staging.get(timeout=.5)
         except TimeoutError:
           self._check_waiting()
+        except errors.Failure as e:
+          raise TrainingError(str(e)) from e
         if time.monotonic() >= deadline:
           break
     return None
 
   def _check_waiting(self):
-    if self._fill_watch and self._source.keeps_nothing():
-      raise TrainingError(not_finite.explain_empty_replay(self._config))
     if not self._actors.are_expected() or (
         self._fill_watch and self._fill_watch.has_grown()):
       self._waited.reset()

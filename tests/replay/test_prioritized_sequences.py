@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from scalable_agent import staging
+from scalable_agent.process import errors
 from scalable_agent.process import timing
 from scalable_agent.replay import prioritized_sequences
 from scalable_agent.replay import sequence_store
@@ -135,30 +136,36 @@ def test_what_is_not_finite_is_a_gap(caplog):
   assert 'not finite' in record.getMessage()
 
 
-@pytest.mark.parametrize('last_value, keeps_nothing', [
-    (np.nan, True), (0., False)])
-def test_a_source_that_is_never_finite_is_noticed(last_value, keeps_nothing):
-  """Nothing can be drawn, and waiting for more would be in vain."""
+def _never_finite(but=None):
+  """A source whose unrolls are not finite, but for the one of that number."""
   source = _Acting()
   get = source.get
-  found = []
 
   def get_and_spoil(count):
-    found.append(replay.keeps_nothing())
-    if source.num_taken == 100:
-      raise staging.Closed
     batch = get(count)
-    value = last_value if source.num_taken == 100 else np.nan
-    batch.unrolls[0] = unrolls.with_value(batch.unrolls[0], 0, value)
+    if source.num_taken != but:
+      batch.unrolls[0] = unrolls.with_value(batch.unrolls[0], 0, np.nan)
     return batch
 
   source.get = get_and_spoil
-  replay = _replay(source, min_steps=101 * _T)
-  with pytest.raises(staging.Closed):
-    replay.get(1)
-  assert found == 101 * [False]
-  replay._min_steps = 100 * _T
-  assert replay.keeps_nothing() == keeps_nothing
+  return source
+
+
+@pytest.mark.parametrize('num_needed, num_taken', [
+    (3, 100), (100, 100), (120, 120)])
+def test_a_source_that_is_never_finite_is_noticed(num_needed, num_taken):
+  """Nothing can be drawn, and waiting for more would be in vain."""
+  source = _never_finite()
+  with pytest.raises(errors.Failure, match=r'no unroll of level_\d: each'):
+    _replay(source, min_steps=num_needed * _T).get(1)
+  assert source.num_taken == num_taken
+
+
+@pytest.mark.parametrize('number', [1, 101])
+def test_one_unroll_that_is_finite_is_enough(number):
+  source = _never_finite(but=number)
+  _replay(source, min_steps=101 * _T).get(1)
+  assert source.num_taken == 101
 
 
 def test_weights_undo_the_priorities():

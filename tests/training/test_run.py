@@ -23,6 +23,7 @@ from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.config import flags as config_flags
 from scalable_agent.files import open_files
 from scalable_agent.process import signals
+from scalable_agent.replay import finite
 from scalable_agent.training import actor_threads
 from scalable_agent.training import loop
 from scalable_agent.training import not_finite
@@ -488,12 +489,15 @@ def test_an_update_that_was_skipped_gives_no_priorities(tmp_path, monkeypatch):
 
 
 def test_a_replay_that_keeps_nothing_ends_the_run(tmp_path, monkeypatch):
+  def leave_out(self, unused_unroll):
+    self.num_left_out += 1
+    return False
+
+  monkeypatch.setattr(finite.FiniteFilter, 'passes', leave_out)
   run, _ = _make_run(
-      tmp_path, '--level_name=synthetic:step_ms=2000,size=3,episode_steps=7',
-      '--agent=reactor', '--v_min=0', '--v_max=1', '--replay_min_steps=200',
-      '--replay_steps=2000')
+      tmp_path, '--agent=reactor', '--v_min=0', '--v_max=1',
+      '--replay_min_steps=200', '--replay_steps=2000')
   try:
-    monkeypatch.setattr(run._source, 'keeps_nothing', lambda: True)
     with pytest.raises(run_lib.TrainingError, match='no unroll of synthetic:'):
       run.next_batch(signals.Stop())
   finally:
