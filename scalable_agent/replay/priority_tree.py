@@ -41,7 +41,8 @@ class ContextualPriorityTree:
     self._num_leaves = num_leaves
     self._num_levels = num_leaves.bit_length() - 1
     # Of node i, the children are 2 i and 2 i + 1; node 1 is the root.
-    self._counts = np.zeros([2 * num_leaves], np.int32)
+    # Zeros of `np.zeros` take no memory until they are written.
+    self._counts = np.full([2 * num_leaves], 0, np.int32)
     self._means = np.full([2 * num_leaves], np.nan)
     self._num_known = 0
     self._random = np.random.default_rng(seed)

@@ -7,6 +7,7 @@ import psutil
 import pytest
 
 from scalable_agent.replay import columns
+from scalable_agent.replay import priority_tree
 from scalable_agent.replay import sequence_store
 from tests import stacks
 from tests.replay import streams as streams_lib
@@ -96,16 +97,20 @@ def test_no_key_is_lost_for_want_of_frames_before_it():
       np.testing.assert_array_equal(mine, theirs)
 
 
-@pytest.mark.parametrize('make', [
-    lambda: columns.Values(1 << 13, (1 << 13,), np.uint8),
-    lambda: columns.StackedFrames(1 << 13, 1 << 9, (64, 128, 4))],
-                         ids=['values', 'stacks'])
-def test_memory_is_taken_at_once(make):
+@pytest.mark.parametrize('make, nbytes', [
+    (lambda: columns.Values(1 << 13, (1 << 13,), np.uint8),
+     lambda column: column.nbytes),
+    (lambda: columns.StackedFrames(1 << 13, 1 << 9, (64, 128, 4)),
+     lambda column: column.nbytes),
+    (lambda: priority_tree.ContextualPriorityTree(1 << 22, seed=0),
+     lambda unused_tree: (2 << 22) * priority_tree.NODE_BYTES)],
+                         ids=['values', 'stacks', 'tree'])
+def test_memory_is_taken_at_once(make, nbytes):
   """What does not fit shows at the start of a run, and not hours later."""
   before = psutil.Process().memory_info().rss
-  column = make()
+  made = make()
   taken = psutil.Process().memory_info().rss - before
-  assert taken > .9 * (1 << 26) and column.nbytes >= 1 << 26
+  assert taken > .9 * nbytes(made) and nbytes(made) >= 1 << 26
 
 
 @pytest.mark.parametrize('num_games', [0, 50])
