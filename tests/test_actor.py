@@ -20,6 +20,7 @@ from scalable_agent.process import threads as threads_lib
 from scalable_agent.process import timing
 from scalable_agent.training import batched_a2c
 from scalable_agent.training import published
+from tests.networks import agents
 
 # An end to waits that should be short; the machine may be busy.
 _LONG = 30.0
@@ -617,21 +618,24 @@ def test_batches_of_the_counting_policy(start_actors):
     assert batch.level_name == [f'level_{int(i)}' for i in frames[0, :, 0]]
 
 
-@pytest.mark.parametrize('use_lstm', [True, False])
-def test_learner_computes_what_the_actor_did(start_actors, use_lstm):
+def _make_reactor(num_actions, observation_spec, torso, use_lstm):
+  return networks.ReactorAgent(
+      num_actions, observation_spec, torso, use_lstm, num_atoms=5, v_min=-1.,
+      v_max=3., policy_uniform=.1)
+
+
+@pytest.mark.parametrize('make_agent, use_lstm', [
+    (networks.Agent, True), (networks.Agent, False), (_make_reactor, True)])
+def test_learner_computes_what_the_actor_did(
+    start_actors, make_agent, use_lstm):
   """With the same weights, learner logits 0..T-1 are behaviour logits 1..T.
 
   Wherever episodes end in the unrolls, and however unrolls continue.
   """
   pool = _FakePool()
-  agent = networks.Agent(
+  agent = make_agent(
       pool.num_actions, pool.observation_spec, 'vector', use_lstm)
-  params = agent.initial_params(0)
-  rng = np.random.default_rng(0)
-  for name in ('policy_logits', 'baseline', 'core'):
-    if name + '/b' in params:
-      shape = params[name + '/b'].shape
-      params[name + '/b'] = rng.normal(size=shape).astype(np.float32)
+  params = agents.params(agent)
   policy = policy_lib.Policy(agent, params, 3, 0, '/cpu:0')
   area, threads = start_actors(
       [pool], lambda: policy, agent.initial_state, unroll_length=5,
@@ -642,19 +646,22 @@ def test_learner_computes_what_the_actor_did(start_actors, use_lstm):
   for _ in range(12):
     threads.check()
     batch = area.get(timeout=_LONG).unrolls
-    (logits, baseline), _ = unroll(
+    (logits, values), _ = unroll(
         params, batch.agent_outputs.action,
         batch.env_outputs._replace(info=()), batch.agent_state)
     np.testing.assert_allclose(
         logits[:-1], batch.agent_outputs.policy_logits[1:],
         rtol=1e-4, atol=1e-5)
+    if make_agent is _make_reactor:  # Of each action, their distributions.
+      means = tf.tensordot(tf.nn.softmax(values), agent.support, 1)
+      values = tf.reduce_sum(tf.exp(logits) * means, -1)
     np.testing.assert_allclose(
-        baseline[:-1], batch.agent_outputs.baseline[1:], rtol=1e-4, atol=1e-5)
+        values[:-1], batch.agent_outputs.baseline[1:], rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(batch.policy_version, [3] * 3)
     done_at |= batch.env_outputs.done.any(axis=1)
-    if use_lstm:
-      state_was_used |= bool(
-          (batch.agent_state.c.any(axis=1) & ~batch.env_outputs.done[0]).any())
+    state_was_used |= any(
+        (state.any(axis=1) & ~batch.env_outputs.done[0]).any()
+        for state in tree.flatten(batch.agent_state))
   # The comparison means something only if all of this occurred.
   assert done_at.all()
   assert state_was_used == use_lstm

@@ -154,16 +154,29 @@ def test_what_the_policy_trains_is_none_of_the_critics():
   assert trained_by(critic_loss) == params.keys() - mine
 
 
-def test_actions_are_drawn_from_the_policy():
-  agent = _make(use_lstm=False)
-  params = agents.params(agent)
+def _draw(agent, params):
+  """Returns the shares of the actions in 4000 draws, and the policy, [A]."""
   _, env_output = agents.inputs('vector', 1, 1)
   one = tree.map_structure(
       lambda a: tf.repeat(a[0], 4000, axis=0), env_output)
   output, _ = agent.step(params, [1, 2], tf.zeros([4000], tf.int32), one, ())
   counts = np.bincount(output.action, minlength=_A)
-  np.testing.assert_allclose(
-      counts / 4000, np.exp(output.policy_logits[0]), atol=.04)
+  return counts / 4000, np.exp(output.policy_logits[0])
+
+
+def test_actions_are_drawn_from_the_policy():
+  agent = _make(use_lstm=False)
+  shares, policy = _draw(agent, agents.params(agent))
+  np.testing.assert_allclose(shares, policy, atol=.04)
+
+
+def test_improbable_actions_are_drawn_too():
+  """As often as the share of the uniform policy has it."""
+  agent = _make(use_lstm=False)
+  params = agents.params(agent)
+  params['policy/output/b'] = np.array([500., 0., 0., -500.], np.float32)
+  shares, _ = _draw(agent, params)
+  np.testing.assert_allclose(shares[1:], _E / _A, rtol=.3)
 
 
 def test_instructions_are_refused():

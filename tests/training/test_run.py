@@ -465,25 +465,36 @@ def test_while_replay_fills_nobody_waits(tmp_path, monkeypatch, caplog):
     run.close()
 
 
-def test_an_update_that_was_skipped_gives_no_priorities(tmp_path, monkeypatch):
-  """They come of values that are not finite."""
+def test_priorities_go_back_by_the_keys_of_their_batch(tmp_path, monkeypatch):
+  """Those of an update that was skipped do not: they are not finite."""
   run, _ = _make_run(
       tmp_path, '--agent=reactor', '--replay_min_steps=60', '--v_min=-1',
       '--v_max=10')
-  given = []
+  given, returned = [], []
   monkeypatch.setattr(
       run._source, 'update', lambda *arguments: given.append(arguments))
-  update = run._update
+  update, is_skipped = run._update, False
+
+  def update_and_note(placed):
+    logs, priorities = update(placed)
+    returned.append(priorities)
+    return dict(logs, skipped=float(is_skipped)), priorities
+
+  monkeypatch.setattr(run, '_update', update_and_note)
   try:
+    keys = []
+    for _ in range(3):
+      staged = run.next_batch(signals.Stop())
+      keys.append(staged[0].keys.copy())
+      run.train_on(staged)
+    assert len(given) == 3
+    np.testing.assert_array_equal([call[0] for call in given], keys)
+    np.testing.assert_array_equal([call[1] for call in given], returned)
+    for values in keys[1:], returned[1:]:
+      assert len(np.unique(values)) > len(values[0])  # They can be told apart.
+    is_skipped = True
     run.train_on(run.next_batch(signals.Stop()))
-    assert len(given) == 1
-    def skip(placed):
-      logs, priorities = update(placed)
-      assert priorities is not None
-      return dict(logs, skipped=1.), priorities
-    monkeypatch.setattr(run, '_update', skip)
-    run.train_on(run.next_batch(signals.Stop()))
-    assert len(given) == 1
+    assert len(given) == 3 and returned[3] is not None
   finally:
     run.close()
 
