@@ -12,8 +12,9 @@ _LEARNING = settings.LEARNERS | settings.AGENT
 _NETWORK = settings.IDENTITY | settings.ACTORS | _LEARNING
 _OF = dict(agent='reactor')
 
-# Where the paper is silent: momentum and epsilon as Adam has them, the entropy
-# cost of IMPALA, a network by the observation.
+# Where the paper is silent: decay and epsilon as Adam has them, the entropy
+# cost of IMPALA, a network by the observation. Its momentum is zero, and not
+# Adam's .9, "because asynchronous updates induce implicit momentum" (3.4.1).
 _DEFAULTS = dict(
     unroll_length=32, batch_size=4, learning_rate=.00005,
     learning_rate_schedule='constant', decay=.999, momentum=0., epsilon=1e-8,
