@@ -72,10 +72,10 @@ class Reporter:
   Any thread may call `episode` and `evaluation`; one calls the rest.
 
   Attributes:
-    recent: The `recent.RecentEpisodes` that `write` took, and those that the
-      run had before it was resumed.
-    evaluated_frames: Environment frames of the weights that were evaluated last
-      before that, 0 if none were.
+    recent: Episodes of this run that were written, before and since it was
+      resumed; a `recent.RecentEpisodes`.
+    evaluated_frames: Environment frames of the last evaluation before this
+      start, 0 if there was none.
   """
 
   def __init__(self, config, frames, learner_steps):
@@ -176,25 +176,8 @@ class Reporter:
       A line on how the run is doing, None if there was no update.
     """
     now = time.monotonic()
-    elapsed = now - self._written_time
-    new_frames = self._frames - self._written_frames
-    fps = new_frames / elapsed
-    metrics = dict(
-        frames=self._frames,
-        wall_time=now - self._start,
-        fps=fps,
-        learner_steps=learner_steps)
-    if new_frames:
-      metrics.update(updates_per_frame=self._steps / new_frames)
-    metrics.update(
-        (name, sum(values) if name == 'skipped' else _mean(values))
-        for name, values in self._logs.items())
     lags = np.concatenate(self._lags) if self._lags else np.zeros([0], np.int64)
-    metrics.update(policy_lag_mean=float(lags.sum()) / max(len(lags), 1),
-                   policy_lag_max=int(lags.max(initial=0)), **gauges)
-    metrics.update((f'time_{name}', seconds / elapsed)
-                   for name, seconds in stage_seconds.items())
-
+    metrics = self._gather(now, learner_steps, lags, gauges, stage_seconds)
     with self._lock:
       episodes, self._new_episodes = self._new_episodes, []
       evaluations, self._new_evaluations = self._new_evaluations, []
@@ -213,8 +196,8 @@ class Reporter:
           name: value if math.isfinite(value) else None
           for name, value in metrics.items()}))
       text = messages.progress_text(
-          self._frames, self._config.total_environment_frames, fps, self.recent,
-          metrics['policy_lag_mean'])
+          self._frames, self._config.total_environment_frames, metrics['fps'],
+          self.recent, metrics['policy_lag_mean'])
     distributions = {'3_lag/policy_lag': lags, '5_policy/action': self._actions}
     try:
       self.sync(to_disk=False)
@@ -236,6 +219,26 @@ class Reporter:
     self._lags.clear()
     self._steps = 0
     return text
+
+  def _gather(self, now, learner_steps, lags, gauges, stage_seconds):
+    """Returns the metrics of the updates since the last write, a dict."""
+    elapsed = now - self._written_time
+    new_frames = self._frames - self._written_frames
+    metrics = dict(
+        frames=self._frames,
+        wall_time=now - self._start,
+        fps=new_frames / elapsed,
+        learner_steps=learner_steps)
+    if new_frames:
+      metrics.update(updates_per_frame=self._steps / new_frames)
+    metrics.update(
+        (name, sum(values) if name == 'skipped' else _mean(values))
+        for name, values in self._logs.items())
+    metrics.update(policy_lag_mean=float(lags.sum()) / max(len(lags), 1),
+                   policy_lag_max=int(lags.max(initial=0)), **gauges)
+    metrics.update((f'time_{name}', seconds / elapsed)
+                   for name, seconds in stage_seconds.items())
+    return metrics
 
   def sync(self, to_disk=True):
     """Makes sure that all that `write` took is in the files.
