@@ -66,8 +66,8 @@ class Snapshot:
 class Methods:
   """Answers calls in the event loop's thread; others act and encode weights.
 
-  Each method takes a `calls.Call` and gRPC's metadata, and returns a context
-  manager, whose value is a coroutine function from a message to its answer.
+  Each method takes a `calls.Call` and a message, and returns its answer, see
+  `server.each`. `act` is the `begin` of a `server.Method`.
 
   Attributes:
     run: Names this life of the learner, a string.
@@ -148,12 +148,9 @@ class Methods:
     self._check_open(session)
     return session
 
-  def hello(self, call, unused_metadata):
+  async def hello(self, call, message):
     """Makes a session, or finds one again; answers its number and the levels.
     """
-    return contextlib.nullcontext(functools.partial(self._hello, call))
-
-  async def _hello(self, call, message):
     request = calls_lib.read_json(message)
     number = request.get('session')
     is_ours = request.get('run') == self.run and is_int(number)
@@ -203,11 +200,8 @@ class Methods:
               f'more than {limit}, {self._max_environments}')
     return None
 
-  def put_unrolls(self, call, unused_metadata):
+  async def put_unrolls(self, call, message):
     """Puts unrolls into the queue as there is room for them; answers b''."""
-    return contextlib.nullcontext(functools.partial(self._put, call))
-
-  async def _put(self, call, message):
     try:
       session = self._session(int(self._unroll_layout.peek(message, 'session')))
       session.acts = True
@@ -291,11 +285,8 @@ class Methods:
     finally:
       self._turn.release()
 
-  def put_episodes(self, unused_call, unused_metadata):
+  async def put_episodes(self, unused_call, message):
     """Reports episodes, unless that has been done; answers b''."""
-    return contextlib.nullcontext(self._put_episodes)
-
-  async def _put_episodes(self, message):
     request = calls_lib.read_json(message)
     episodes = request.get('episodes')
     sequence = request.get('sequence')
@@ -319,11 +310,8 @@ class Methods:
             isinstance(episode_return, float) and
             np.isfinite(episode_return) and is_int(frames, 0, 2**63))
 
-  def get_weights(self, call, unused_metadata):
+  async def get_weights(self, call, message):
     """Answers the newest weights; b'' if the actor has them."""
-    return contextlib.nullcontext(functools.partial(self._get_weights, call))
-
-  async def _get_weights(self, call, message):
     try:
       number, known_version = struct.unpack('<Qq', message)
     except struct.error as e:

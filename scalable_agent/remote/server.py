@@ -8,6 +8,7 @@ that is bounded.
 import asyncio
 import collections
 import contextlib
+import functools
 import socket
 import threading
 
@@ -51,6 +52,19 @@ Method.__doc__ = """What answers the calls of one name.
   has_parts: Whether an answer is several messages. Then `begin`'s value is a
     function from a message to an asynchronous iterator of them.
 """
+
+
+def each(answer, **options):
+  """Returns a `Method` that answers each message by itself.
+
+  Args:
+    answer: A coroutine function from a `calls.Call` and a message to its
+      answer; where that has parts, an asynchronous generator of them.
+    **options: As for `Method`.
+  """
+  return Method(
+      lambda call, unused_metadata: contextlib.nullcontext(
+          functools.partial(answer, call)), **options)
 
 
 class ServiceError(RuntimeError):

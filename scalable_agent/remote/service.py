@@ -63,14 +63,14 @@ class Service:
     max_message_bytes = max(
         protocol.max_call_bytes(unroll_layout),
         methods.steps_layouts(max_environments).max_bytes if make_actor else 0)
-    method = server_lib.Method
+    each = server_lib.each
     self._server.start(
         address, protocol.SERVICE, dict(
-            Hello=method(methods.hello, lasts=False),
-            PutEpisodes=method(methods.put_episodes, lasts=False),
-            GetWeights=method(methods.get_weights),
-            PutUnroll=method(methods.put_unrolls),
-            Act=method(methods.act)),
+            Hello=each(methods.hello, lasts=False),
+            PutEpisodes=each(methods.put_episodes, lasts=False),
+            GetWeights=each(methods.get_weights),
+            PutUnroll=each(methods.put_unrolls),
+            Act=server_lib.Method(methods.act)),
         max_message_bytes, security, methods.sessions.expire)
 
   @property

@@ -2,8 +2,6 @@
 
 import asyncio
 import collections
-import contextlib
-import functools
 import json
 import math
 import secrets
@@ -46,8 +44,8 @@ def _read(read, message):
 class Methods:
   """Answers calls; all of it in the event loop's thread.
 
-  Each method takes a `calls.Call` and gRPC's metadata, and returns a context
-  manager, see `server.Method`.
+  Each method takes a `calls.Call` and a message, and returns its answer, or the
+  parts of it, see `server.each`.
 
   Attributes:
     sessions: A `sessions.Sessions`, each about a `pace.Member`.
@@ -121,11 +119,8 @@ class Methods:
 
   # -- Hello -------------------------------------------------------------------
 
-  def hello(self, call, unused_metadata):
+  async def hello(self, call, message):
     """Makes a session, or finds one again; answers its number, and so on."""
-    return contextlib.nullcontext(functools.partial(self._hello, call))
-
-  async def _hello(self, call, message):
     request = calls_lib.read_json(message)
     if self._is_closing:
       raise self.end()
@@ -166,11 +161,8 @@ class Methods:
 
   # -- Insert ------------------------------------------------------------------
 
-  def insert(self, call, unused_metadata):
+  async def insert(self, call, message):
     """Puts unrolls in; answers b'' when the learner may go on."""
-    return contextlib.nullcontext(functools.partial(self._insert, call))
-
-  async def _insert(self, call, message):
     unrolls = _read(self._check_unrolls, message)
     session = self._join(call, unrolls[0][0])
     with session:
@@ -218,12 +210,9 @@ class Methods:
 
   # -- Draw --------------------------------------------------------------------
 
-  def draw(self, call, unused_metadata):
+  async def draw(self, call, message):
     """Draws unrolls; answers them in several messages, or that there are none.
     """
-    return contextlib.nullcontext(functools.partial(self._draw, call))
-
-  async def _draw(self, call, message):
     number, count = _read(protocol.decode_draw, message)
     session = self._join(call, number)
     while count:
@@ -236,21 +225,15 @@ class Methods:
         reply = protocol.join(state, drawn)
       yield reply
 
-  def episode(self, call, unused_metadata):
+  async def episode(self, call, message):
     """Draws an episode; answers which unrolls it is in, b'' if there is none.
     """
-    return contextlib.nullcontext(functools.partial(self._episode, call))
-
-  async def _episode(self, call, message):
     session = self._join(call, _read(protocol.decode_session, message))
     with session:
       return protocol.encode_episode(self._contents.draw_episode())
 
-  def fetch(self, call, unused_metadata):
+  async def fetch(self, call, message):
     """Answers unrolls by number; a message without one if the next is gone."""
-    return contextlib.nullcontext(functools.partial(self._fetch, call))
-
-  async def _fetch(self, call, message):
     number, numbers = _read(protocol.decode_fetch, message)
     session = self._join(call, number)
     start = 0

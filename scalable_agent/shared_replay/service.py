@@ -57,16 +57,15 @@ class Service:
         num_agents)
     self._since = time.monotonic()
     self._seen_bytes = 0
-    method = server_lib.Method
+    each = server_lib.each
     served = dict(
-        Hello=method(methods.hello, lasts=False),
-        Insert=method(methods.insert))
+        Hello=each(methods.hello, lasts=False), Insert=each(methods.insert))
     if unroll_length:
       served.update(
-          Episode=method(methods.episode),
-          Fetch=method(methods.fetch, has_parts=True))
+          Episode=each(methods.episode),
+          Fetch=each(methods.fetch, has_parts=True))
     else:
-      served['Draw'] = method(methods.draw, has_parts=True)
+      served['Draw'] = each(methods.draw, has_parts=True)
     self._server.start(
         address, protocol.SERVICE, served, protocol.max_message_bytes(layout),
         security, methods.check)
