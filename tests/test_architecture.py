@@ -170,6 +170,14 @@ def test_actor_jobs_import_neither_learner_nor_training(graph):
     assert not folders & {'learner', 'training', 'algorithms'}, module
 
 
+@pytest.mark.parametrize('module', [
+    'server', 'link', 'calls', 'connections', 'sessions', 'stream'])
+def test_the_ends_of_any_service_know_nothing_of_its_messages(graph, module):
+  loaded = _closure(graph, f'remote.{module}')
+  assert not loaded & {'remote.protocol', 'config'}
+  assert {'remote.protocol', 'config'} <= _closure(graph, 'remote.client')
+
+
 def test_test_mode_imports_nothing_of_several_learners(graph):
   assert 'training.collectives' in _closure(graph, 'training.loop')
   assert 'training.collectives' not in _closure(graph, 'evaluation.test_mode')

@@ -11,7 +11,7 @@ learner runs an `actor.Actor` for each of these jobs:
 
 `wire` says what a message is, `protocol` which there are, `security` who may
 send them, `sessions` who has, `methods` what the service makes of them. The two
-ends are those of any service: `server` answers calls, `link` makes them, and
-`calls` and `connections` bound what others can take. `shared_replay` has them
-too.
+ends are those of any service: `server` answers calls, `link` makes them,
+`channels` says what gRPC is to do at both, and `calls` and `connections` bound
+what others can take. `shared_replay` has them too.
 """

@@ -12,7 +12,7 @@ import grpc
 
 from scalable_agent.process import errors
 from scalable_agent.process import threads
-from scalable_agent.remote import protocol
+from scalable_agent.remote import channels
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import stream as stream_lib
 
@@ -101,7 +101,7 @@ class Link:
     self._hello = hello
     self._read_hello = read_hello
     self._metadata = security_lib.metadata(security)
-    options = protocol.channel_options(
+    options = channels.channel_options(
         max(max_message_bytes, _MINIMUM_MAX_BYTES))
     credentials = security_lib.channel_credentials(security)
     self._channel = (
@@ -153,7 +153,7 @@ class Link:
     """
     connection = connection or self.connect()
     metadata = self._metadata + (
-        (protocol.SESSION_KEY, str(connection.session)),)
+        (channels.SESSION_KEY, str(connection.session)),)
     with self._streams_lock:
       if self._closed.is_set():
         raise Closed()

@@ -18,6 +18,7 @@ from scalable_agent import environments
 from scalable_agent import staging
 from scalable_agent import trajectories
 from scalable_agent.remote import calls as calls_lib
+from scalable_agent.remote import channels
 from scalable_agent.remote import protocol
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
@@ -329,7 +330,7 @@ class Methods:
   @contextlib.contextmanager
   def act(self, call, metadata):
     """Acts for the environments of an actor job."""
-    number = dict(metadata).get(protocol.SESSION_KEY, '')
+    number = dict(metadata).get(channels.SESSION_KEY, '')
     if not _SESSION.fullmatch(number):
       raise bad('expected a session')
     with self._session(int(number)) as session:

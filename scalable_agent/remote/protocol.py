@@ -17,8 +17,6 @@ from scalable_agent.remote import wire
 
 VERSION = 4
 SERVICE = 'scalable_agent.Learner'
-# Metadata of streams: the number of the session.
-SESSION_KEY = 'session'
 MAX_EPISODES_PER_CALL = 4096
 # A message costs more than packing an Atari unroll for it. Messages that are
 # larger than this are slower by the byte.
@@ -70,12 +68,6 @@ _BOOL, _INT32, _INT64, _UINT64, _FLOAT32 = (
     for dtype in ('bool', 'int32', 'int64', 'uint64', 'float32'))
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
-_KEEPALIVE_MS = 20_000
-# Of a connection, at a time.
-_MAX_STREAMS = 32
-_MAX_PENDING = 1 << 14
-_HANDSHAKE_MS = 10_000
-_IDLE_MS = 600_000
 # Sizes of a pool's batches to keep the layouts of.
 _MAX_LAYOUTS = 256
 
@@ -284,55 +276,3 @@ class StepsLayouts:
     if len(np.unique(steps.ids)) < size:
       raise wire.WireError('an environment is in the steps twice')
     return steps, answer
-
-
-def channel_options(max_message_bytes):
-  """Returns gRPC's options for either end.
-
-  Args:
-    max_message_bytes: Length of the largest message of the protocol; a larger
-      one is refused before it is read into memory.
-  """
-  return [
-      # 32 bits are all there is for it.
-      ('grpc.max_receive_message_length', min(max_message_bytes, _MAX_INT32)),
-      ('grpc.max_send_message_length', -1),
-      # What a machine that lost power, or a cut cable, is noticed by.
-      ('grpc.keepalive_time_ms', _KEEPALIVE_MS),
-      ('grpc.keepalive_timeout_ms', _KEEPALIVE_MS),
-      # gRPC waits for this one where the other does not apply: a minute.
-      ('grpc.http2.ping_timeout_ms', _KEEPALIVE_MS),
-      ('grpc.keepalive_permit_without_calls', 1),
-      ('grpc.http2.max_pings_without_data', 0),
-      ('grpc.http2.min_ping_interval_without_data_ms', _KEEPALIVE_MS // 2),
-      ('grpc.http2.min_recv_ping_interval_without_data_ms', _KEEPALIVE_MS // 2),
-      # Its length says nothing of how long a compressed message gets.
-      ('grpc.compression_enabled_algorithms_bitset', 1),
-      # Reconnecting is up to the client, which waits between its attempts.
-      ('grpc.initial_reconnect_backoff_ms', 100),
-      ('grpc.max_reconnect_backoff_ms', 1000),
-      ('grpc.use_local_subchannel_pool', 1),
-      # The proxy that `http_proxy` names is for the web: it does not know the
-      # jobs of a cluster, and is not to see their token.
-      ('grpc.enable_http_proxy', 0),
-      # Two learners on a port would share its actors without a word.
-      ('grpc.so_reuseport', 0),
-  ]
-
-
-def server_options(max_connections):
-  """Returns gRPC's options for the learner's end alone.
-
-  Args:
-    max_connections: How many there may be at an address; further ones are
-      closed at once.
-  """
-  return [
-      ('grpc.max_allowed_incoming_connections', max_connections),
-      ('grpc.max_concurrent_streams', _MAX_STREAMS),
-      # Beyond these gRPC would cancel calls, whoever makes them.
-      ('grpc.server.max_pending_requests', _MAX_PENDING),
-      ('grpc.server.max_pending_requests_hard_limit', _MAX_PENDING),
-      # Until both ends speak HTTP/2, and without a call.
-      ('grpc.server_handshake_timeout_ms', _HANDSHAKE_MS),
-      ('grpc.max_connection_idle_ms', _IDLE_MS)]

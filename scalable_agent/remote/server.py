@@ -19,8 +19,8 @@ from scalable_agent.files import open_files
 from scalable_agent.process import machine_memory
 from scalable_agent.process import thread_pool
 from scalable_agent.remote import calls as calls_lib
+from scalable_agent.remote import channels
 from scalable_agent.remote import connections as connections_lib
-from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
 
 # Length of the longest text, such as a Hello with the levels of many
@@ -139,8 +139,8 @@ class Server:
     self._server = grpc.aio.server(
         interceptors=[security_lib.Authenticator(
             security.token, self._turn_away)],
-        options=(protocol.channel_options(max_message_bytes) +
-                 protocol.server_options(max_connections)))
+        options=(channels.channel_options(max_message_bytes) +
+                 channels.server_options(max_connections)))
     self._server.add_generic_rpc_handlers([
         grpc.method_handlers_generic_handler(name, {
             method_name: self._handler(method)

@@ -16,6 +16,7 @@ import tree
 
 from scalable_agent import actor
 from scalable_agent import environments
+from scalable_agent.remote import channels
 from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
@@ -70,7 +71,7 @@ def _bare_server(answer, messages):
   unary = grpc.unary_unary_rpc_method_handler
   server = grpc.server(
       concurrent.futures.ThreadPoolExecutor(256),
-      options=protocol.channel_options(1 << 30))
+      options=channels.channel_options(1 << 30))
   server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(
       protocol.SERVICE, dict(
           PutUnroll=unary(lambda message, context: answer(message)),
@@ -106,7 +107,7 @@ def _bare_caller(messages, port, unrolls_per_call):
   The first two take whether to return only once everything has been answered.
   """
   channel = grpc.insecure_channel(
-      f'localhost:{port}', protocol.channel_options(1 << 30))
+      f'localhost:{port}', channels.channel_options(1 << 30))
   put, get = (channel.unary_unary(f'/{protocol.SERVICE}/{name}')
               for name in ('PutUnroll', 'GetWeights'))
   message = messages.unroll_bytes() * unrolls_per_call

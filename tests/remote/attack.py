@@ -42,6 +42,7 @@ from scalable_agent import config as config_lib
 from scalable_agent import suites
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.config import flags as config_flags
+from scalable_agent.remote import channels
 from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
@@ -263,7 +264,7 @@ class _Attacks:
           turn = next(turns)
           connection.open(
               ('PutUnroll', 'Act', 'Hello', 'GetWeights')[turn % 4],
-              ((protocol.SESSION_KEY, str(sessions[turn % 150])),))
+              ((channels.SESSION_KEY, str(sessions[turn % 150])),))
           opened += 1
         connection.look()
       time.sleep(2.)
@@ -313,7 +314,7 @@ class _Attacks:
       return raw.future(method, message).code
     call = raw.channel.stream_stream(f'/{protocol.SERVICE}/Act')(
         iter([message]), timeout=60.,
-        metadata=_METADATA + ((protocol.SESSION_KEY, str(session)),))
+        metadata=_METADATA + ((channels.SESSION_KEY, str(session)),))
     def code():
       with contextlib.suppress(grpc.RpcError):
         collections.deque(call, maxlen=0)

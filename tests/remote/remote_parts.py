@@ -19,6 +19,7 @@ from scalable_agent import networks
 from scalable_agent import staging
 from scalable_agent import trajectories
 from scalable_agent.environments import ArraySpec
+from scalable_agent.remote import channels
 from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
@@ -178,7 +179,7 @@ class Raw:
   def __init__(self, port, metadata=(), timeout=60., credentials=None,
                compression=None):
     # One that compresses cannot be one of the package's.
-    options = [] if compression else protocol.channel_options(1 << 24)
+    options = [] if compression else channels.channel_options(1 << 24)
     address = f'127.0.0.1:{port}'
     self.channel = (
         grpc.secure_channel(address, credentials, options) if credentials
@@ -210,7 +211,7 @@ class Raw:
     return _outcome(lambda: list(call(
         iter(messages), timeout=self._timeout, metadata=self._metadata + (
             () if session is None else
-            ((protocol.SESSION_KEY, str(session)),)))))
+            ((channels.SESSION_KEY, str(session)),)))))
 
   def hello(self, **changes):
     """Returns the number of a new session."""

@@ -13,6 +13,7 @@ import pytest
 
 from scalable_agent.files import open_files
 from scalable_agent.remote import calls as calls_lib
+from scalable_agent.remote import channels
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
@@ -174,7 +175,7 @@ def test_connections_of_which_no_call_is_let_in_are_closed(monkeypatch):
 
 
 def test_connections_that_never_speak_are_closed(monkeypatch):
-  monkeypatch.setattr(protocol, '_HANDSHAKE_MS', 200)
+  monkeypatch.setattr(channels, '_HANDSHAKE_MS', 200)
   monkeypatch.setattr(server_lib, '_UNKNOWN_SECONDS', 60.)
   with remote_parts.Learner(security=_SECURITY) as learner:
     with contextlib.ExitStack() as stack:
@@ -249,7 +250,7 @@ def _open_calls(stack, learner, count, method='PutUnroll', per_connection=30,
                 session=None):
   """Opens calls that send nothing; returns the connections."""
   connections = []
-  metadata = ((protocol.SESSION_KEY, str(session)),) if session else ()
+  metadata = ((channels.SESSION_KEY, str(session)),) if session else ()
   for start in range(0, count, per_connection):
     connection = stack.enter_context(
         raw_http2.Connection(learner.port, _METADATA))
@@ -323,7 +324,7 @@ def test_threads_that_acted_return(monkeypatch):
           connection = stack.enter_context(
               raw_http2.Connection(learner.port))
           connection.send(connection.open('Act', (
-              (protocol.SESSION_KEY, str(raw.hello())),)), steps)
+              (channels.SESSION_KEY, str(raw.hello())),)), steps)
           connections.append(connection)
       for connection in connections:
         remote_parts.wait_until(

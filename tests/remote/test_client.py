@@ -14,6 +14,7 @@ from scalable_agent import networks
 from scalable_agent import trajectories
 from scalable_agent.jobs import policy_at_learner
 from scalable_agent.process import timing
+from scalable_agent.remote import channels
 from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import protocol
@@ -279,7 +280,7 @@ def test_weights_that_are_not_as_agreed_are_refused():
 
 @pytest.fixture
 def short_keepalive(monkeypatch):
-  monkeypatch.setattr(protocol, '_KEEPALIVE_MS', 500)
+  monkeypatch.setattr(channels, '_KEEPALIVE_MS', 500)
 
 
 def test_an_idle_connection_lasts(short_keepalive):

@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
+from scalable_agent.remote import channels
 from scalable_agent.remote import protocol
 from scalable_agent.remote import wire
 from tests.remote import remote_parts
@@ -154,7 +155,7 @@ def _send(raw, fuzzer, method):
   messages = [fuzzer.good('Act'), fuzzer.message('Act')]
   call = raw.channel.stream_stream(f'/{protocol.SERVICE}/Act')(
       iter(messages), timeout=60.,
-      metadata=((protocol.SESSION_KEY, str(fuzzer.session)),))
+      metadata=((channels.SESSION_KEY, str(fuzzer.session)),))
   def code():
     try:
       for _ in call:
