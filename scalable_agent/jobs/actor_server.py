@@ -84,16 +84,17 @@ class ActorServer:
     try:
       self._service = service.Service(
           address,
-          protocol.agreement(
-              config, facts.num_actions, facts.observation_spec),
-          levels,
-          messages.unroll_layout(config, agent, facts, len(levels)),
-          protocol.weights_layout(agent.initial_params(config.seed)),
-          put_unroll,
-          lambda *episode: report_episode(trajectories.Episode(*episode)),
-          security,
-          make_actor=policy and make_actor,
-          max_environments=config.inference_maximum_batch_size)
+          service.Offer(
+              protocol.agreement(
+                  config, facts.num_actions, facts.observation_spec),
+              levels,
+              messages.unroll_layout(config, agent, facts, len(levels)),
+              protocol.weights_layout(agent.initial_params(config.seed)),
+              put_unroll,
+              lambda *episode: report_episode(trajectories.Episode(*episode)),
+              make_actor=policy and make_actor,
+              max_environments=config.inference_maximum_batch_size),
+          security)
     except service.ServiceError as e:
       raise config_lib.ConfigError(
           f'--learner_hosts={",".join(config.learner_hosts)}: {e}') from e

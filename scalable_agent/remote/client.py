@@ -35,7 +35,7 @@ class LearnerClient:
   """
 
   def __init__(self, address, agreement, task, level_names, unroll_layout,
-               weights_layout, security, max_message_bytes=None):
+               weights_layout, security):
     """Initializes the client; connects with the first call.
 
     Args:
@@ -47,19 +47,15 @@ class LearnerClient:
         `wire.Layout` of unrolls; None if the learner makes them.
       weights_layout: The `wire.Layout` of weights; None if none are wanted.
       security: A `security.Security`.
-      max_message_bytes: Length of the largest message of the learner's, if that
-        is not the weights.
     """
     self._address = address
     self._make_unroll_layout = unroll_layout
     self._weights_layout = weights_layout
-    if weights_layout and not max_message_bytes:
-      max_message_bytes = weights_layout.num_bytes
     self._link = link_lib.Link(
         address, protocol.SERVICE, link_lib.Ends('learner', 'actor'), security,
         dict(agreement=agreement, task=task, levels=level_names),
         self._read_hello, ['PutEpisodes'], ['GetWeights', 'PutUnroll', 'Act'],
-        max_message_bytes or 0)
+        weights_layout.num_bytes if weights_layout else 0)
     self._episode_sequence = 0
     # A stream, since it is asked for with every unroll.
     self._weights_caller = stream_lib.Caller(

@@ -37,6 +37,23 @@ Job.__doc__ = """Who has a session; a pool, with inference at the learner.
     alone: otherwise it is in every unroll.
 """
 
+Offer = collections.namedtuple(
+    'Offer', 'agreement levels unroll_layout weights_layout put_unroll '
+    'report_episode make_actor max_environments', defaults=(None, 1024))
+Offer.__doc__ = """What a learner has for its actor jobs.
+
+  agreement: Of `protocol.agreement`.
+  levels: A list of level names that actors may play.
+  unroll_layout: The `wire.Layout` of unrolls.
+  weights_layout: The `wire.Layout` of weights.
+  put_unroll: A function that takes an `ActorOutput`, as `TrajectoryQueue.put`,
+    with an argument `on_room`.
+  report_episode: A function of level name, episode return and episode frames.
+  make_actor: None, or, for inference at the learner, a function of a list of
+    level names that returns an `actor.Actor` for so many environments.
+  max_environments: How many it can be, an int.
+"""
+
 Refused, bad, is_int = calls_lib.Refused, calls_lib.bad, calls_lib.is_int
 
 
@@ -78,43 +95,25 @@ class Methods:
     is_closing: Whether the service is.
   """
 
-  def __init__(self, agreement, levels, unroll_layout, weights_layout,
-               put_unroll, report_episode, make_actor, max_environments, calls,
-               threads, loop):
+  def __init__(self, offer, server):
     """Initializes the methods.
 
     Args:
-      agreement: As for `service.Service`, and so on up to `max_environments`.
-      levels: See above.
-      unroll_layout: See above.
-      weights_layout: See above.
-      put_unroll: See above.
-      report_episode: See above.
-      make_actor: See above.
-      max_environments: See above.
-      calls: A `calls.Calls`.
-      threads: A `thread_pool.ThreadPool`.
-      loop: The event loop.
+      offer: An `Offer`.
+      server: The `server.Server` that will have them.
     """
     self.run = secrets.token_hex(8)
     self.sessions = sessions_lib.Sessions()
     self.snapshot = None
     self.is_done = False
     self.is_closing = False
-    self._agreement = agreement
-    self._levels = levels
-    self._level_indices = {level: i for i, level in enumerate(levels)}
+    self._offer = offer
+    self._server = server
+    self._level_indices = {level: i for i, level in enumerate(offer.levels)}
     # Those that no actor has had so far.
-    self._unplayed = set(levels)
-    self._unroll_layout = unroll_layout
-    self._weights_layout = weights_layout
-    self._put_unroll = put_unroll
-    self._report_episode = report_episode
-    self._make_actor = make_actor
+    self._unplayed = set(offer.levels)
     self._max_environments = (
-        max_environments if make_actor else _MAX_ENVIRONMENTS)
-    self._calls = calls
-    self._threads = threads
+        offer.max_environments if offer.make_actor else _MAX_ENVIRONMENTS)
     self.steps_layouts = functools.lru_cache(_MAX_LAYOUTS)(
         self._make_steps_layouts)
     # Unrolls are put in the order in which they came, one message at a time.
@@ -122,13 +121,12 @@ class Methods:
     # large.
     self._turn = asyncio.Lock()
     self._room = asyncio.Event()
-    self._loop = loop
 
   def _make_steps_layouts(self, num_environments):
     spec = [environments.ArraySpec(tuple(shape), np.dtype(dtype))
-            for shape, dtype in self._agreement['observations']]
+            for shape, dtype in self._offer.agreement['observations']]
     return protocol.StepsLayouts(
-        spec, num_environments, self._agreement['num_actions'])
+        spec, num_environments, self._offer.agreement['num_actions'])
 
   def end(self, session=None):
     """Returns the `Refused` that says why nothing is served any more."""
@@ -162,7 +160,7 @@ class Methods:
       raise Refused(*refusal)
     job = Job(request['task'], np.array(
         [self._level_indices[level] for level in request['levels']]
-        if self._make_actor else [], np.int32))
+        if self._offer.make_actor else [], np.int32))
     if not (is_ours and self.sessions.find_again(number, job)):
       number = self.sessions.add(job)
       if number is None:
@@ -171,18 +169,18 @@ class Methods:
       self._unplayed -= set(request['levels'])
       logging.info(
           '%s %d has joined with %d environments, from %s%s',
-          'A pool of actor' if self._make_actor else 'Actor',
+          'A pool of actor' if self._offer.make_actor else 'Actor',
           job.task, len(request['levels']), call.address,
-          f'; {len(self._unplayed)} of {len(self._levels)} levels have no '
-          'environment yet' if self._unplayed else '')
+          f'; {len(self._unplayed)} of {len(self._offer.levels)} levels have '
+          'no environment yet' if self._unplayed else '')
     return json.dumps(dict(
-        run=self.run, session=number, levels=self._levels)).encode()
+        run=self.run, session=number, levels=self._offer.levels)).encode()
 
   def _refusal(self, request):
     """Why an actor may not join, status and details; None if it may."""
     precondition = grpc.StatusCode.FAILED_PRECONDITION
     difference = protocol.difference(
-        self._agreement, request.get('agreement'))
+        self._offer.agreement, request.get('agreement'))
     if difference:
       return precondition, difference
     task, levels = request.get('task'), request.get('levels')
@@ -196,7 +194,7 @@ class Methods:
               f'{protocol.quote(min(unknown))}')
     if len(levels) > self._max_environments:
       limit = ('the --inference_maximum_batch_size of the learner'
-               if self._make_actor else 'an actor job may have')
+               if self._offer.make_actor else 'an actor job may have')
       return (precondition, f'--envs_per_actor: {len(levels)} environments are '
               f'more than {limit}, {self._max_environments}')
     return None
@@ -204,9 +202,10 @@ class Methods:
   async def put_unrolls(self, call, message):
     """Puts unrolls into the queue as there is room for them; answers b''."""
     try:
-      session = self._session(int(self._unroll_layout.peek(message, 'session')))
+      session = self._session(
+          int(self._offer.unroll_layout.peek(message, 'session')))
       session.acts = True
-      self._calls.join(call, session)
+      self._server.calls.join(call, session)
       with session:
         await self._turn.acquire()
         rest = None
@@ -229,7 +228,7 @@ class Methods:
 
   def _decode(self, message):
     """Returns a list of pairs: an `ActorOutput` and its sequence number."""
-    unrolls = wire.decode_all(self._unroll_layout, message)
+    unrolls = wire.decode_all(self._offer.unroll_layout, message)
     if len({int(unroll.session) for unroll in unrolls}) > 1:
       raise bad('the unrolls are not of one session')
     newest = max(int(unroll.policy_version) for unroll in unrolls)
@@ -253,7 +252,7 @@ class Methods:
       if sequence <= session.sequence:
         continue
       try:
-        if not self._put_unroll(unroll, self._on_room):
+        if not self._offer.put_unroll(unroll, self._on_room):
           return unrolls[i:]
       except staging.Closed as e:
         raise self.end(session) from e
@@ -262,7 +261,7 @@ class Methods:
 
   def _output(self, unroll):
     return trajectories.ActorOutput(
-        level_name=self._levels[unroll.level],
+        level_name=self._offer.levels[unroll.level],
         agent_state=unroll.agent_state,
         env_outputs=unroll.env_outputs,
         agent_outputs=unroll.agent_outputs,
@@ -273,7 +272,7 @@ class Methods:
   def _on_room(self):
     """Called by another thread when there is room in the queue."""
     with contextlib.suppress(RuntimeError):  # The service is closed.
-      self._loop.call_soon_threadsafe(self._room.set)
+      self._server.loop.call_soon_threadsafe(self._room.set)
 
   async def _put_rest(self, unrolls, session):
     """Puts unrolls as there is room for them, then gives up the turn."""
@@ -299,7 +298,7 @@ class Methods:
     with self._session(request['session']) as session:
       if sequence > session.episode_sequence:
         for episode in episodes:
-          self._report_episode(*episode)
+          self._offer.report_episode(*episode)
         session.episode_sequence = sequence
     return b''
 
@@ -319,13 +318,14 @@ class Methods:
       raise bad('expected a session and a version') from e
     with self._session(number) as session:
       session.acts = True
-      self._calls.join(call, session)
+      self._server.calls.join(call, session)
       snapshot = self.snapshot
       if snapshot is None:
         raise Refused(grpc.StatusCode.UNAVAILABLE, 'there are no weights yet')
       if snapshot.version == known_version:
         return b''
-      return await snapshot.encoded(self._weights_layout, self._threads)
+      return await snapshot.encoded(
+          self._offer.weights_layout, self._server.threads)
 
   @contextlib.contextmanager
   def act(self, call, metadata):
@@ -334,23 +334,23 @@ class Methods:
     if not _SESSION.fullmatch(number):
       raise bad('expected a session')
     with self._session(int(number)) as session:
-      if self._make_actor is None:
+      if self._offer.make_actor is None:
         raise Refused(grpc.StatusCode.FAILED_PRECONDITION,
                       '--inference is "actor" at the learner')
       session.acts = True
-      self._calls.join(call, session)
+      self._server.calls.join(call, session)
       levels = session.about.levels
       layouts = self.steps_layouts(len(levels))
       # An unfinished unroll of each environment.
-      self._calls.add_bytes(
-          call, len(levels) * self._unroll_layout.num_bytes)
-      actor = self._make_actor([self._levels[i] for i in levels])
+      self._server.calls.add_bytes(
+          call, len(levels) * self._offer.unroll_layout.num_bytes)
+      actor = self._offer.make_actor([self._offer.levels[i] for i in levels])
       yield functools.partial(self._act, session, actor, layouts)
 
   async def _act(self, session, actor, layouts, message):
     self._check_open(session)
     try:
-      return await self._threads.call(_act, actor, layouts, message)
+      return await self._server.threads.call(_act, actor, layouts, message)
     except wire.WireError as e:
       raise bad(str(e)) from e
     except (staging.Closed, dynamic_batching.CancelledError) as e:

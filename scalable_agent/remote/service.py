@@ -7,6 +7,7 @@ from scalable_agent.remote import protocol
 from scalable_agent.remote import server as server_lib
 
 ServiceError = server_lib.ServiceError
+Offer = methods_lib.Offer
 
 # Of the machine's memory, for what calls may hold. The rest of the learner
 # needs the other half.
@@ -29,25 +30,13 @@ class Service:
     UNAUTHENTICATED: The token is missing or wrong.
   """
 
-  def __init__(self, address, agreement, levels, unroll_layout, weights_layout,
-               put_unroll, report_episode, security, make_actor=None,
-               max_environments=1024):
+  def __init__(self, address, offer, security):
     """Starts to listen.
 
     Args:
       address: 'host:port' to listen on; port 0 chooses one.
-      agreement: Of `protocol.agreement`.
-      levels: A list of level names that actors may play.
-      unroll_layout: The `wire.Layout` of unrolls.
-      weights_layout: The `wire.Layout` of weights.
-      put_unroll: A function that takes an `ActorOutput`, as
-        `TrajectoryQueue.put`, with an argument `on_room`.
-      report_episode: A function of level name, episode return and episode
-        frames.
+      offer: An `Offer`.
       security: A `security.Security`.
-      make_actor: None, or, for inference at the learner, a function of a list
-        of level names that returns an `actor.Actor` for so many environments.
-      max_environments: How many it can be, an int.
 
     Raises:
       ServiceError: The address cannot be listened on.
@@ -55,14 +44,12 @@ class Service:
     self._server = server_lib.Server(
         'the learner',
         # As many calls as can be in one batch of the policy may wait for it.
-        max(max_environments, _MIN_MAX_THREADS), _MEMORY_SHARE)
-    self._methods = methods = methods_lib.Methods(
-        agreement, levels, unroll_layout, weights_layout, put_unroll,
-        report_episode, make_actor, max_environments, self._server.calls,
-        self._server.threads, self._server.loop)
+        max(offer.max_environments, _MIN_MAX_THREADS), _MEMORY_SHARE)
+    self._methods = methods = methods_lib.Methods(offer, self._server)
     max_message_bytes = max(
-        protocol.max_call_bytes(unroll_layout),
-        methods.steps_layouts(max_environments).max_bytes if make_actor else 0)
+        protocol.max_call_bytes(offer.unroll_layout),
+        methods.steps_layouts(offer.max_environments).max_bytes
+        if offer.make_actor else 0)
     each = server_lib.each
     self._server.start(
         address, protocol.SERVICE, dict(

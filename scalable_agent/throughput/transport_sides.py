@@ -85,9 +85,10 @@ def _bare_server(answer, messages):
 @contextlib.contextmanager
 def _our_server(messages):
   service = service_lib.Service(
-      'localhost:0', _AGREEMENT, [unrolls.LEVEL], messages.unroll_layout,
-      messages.weights_layout, lambda unroll, on_room: True,
-      lambda *unused_episode: None, _SECURITY)
+      'localhost:0', service_lib.Offer(
+          _AGREEMENT, [unrolls.LEVEL], messages.unroll_layout,
+          messages.weights_layout, lambda unroll, on_room: True,
+          lambda *unused_episode: None), _SECURITY)
   service.update(messages.weights, 0)
   yield service.port
   service.close()

@@ -129,10 +129,12 @@ class Learner:
     self.queue = staging.TrajectoryQueue(capacity)
     self.episodes = []
     self.service = service_lib.Service(
-        f'{host}:{port}', agreement or make_agreement(), LEVELS,
-        unroll_layout(), options.pop('weights_layout', None) or
-        weights_layout(), wrap_put(self.queue.put),
-        lambda *episode: self.episodes.append(episode), security, **options)
+        f'{host}:{port}', service_lib.Offer(
+            agreement or make_agreement(), LEVELS, unroll_layout(),
+            options.pop('weights_layout', None) or weights_layout(),
+            wrap_put(self.queue.put),
+            lambda *episode: self.episodes.append(episode), **options),
+        security)
     self.port = self.service.port
     self.service.update(weights_of(0), 0)
 
