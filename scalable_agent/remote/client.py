@@ -1,7 +1,6 @@
 """Calls the learner for an actor job."""
 
 import collections
-import functools
 import json
 import struct
 
@@ -58,13 +57,10 @@ class LearnerClient:
         weights_layout.num_bytes if weights_layout else 0)
     self._episode_sequence = 0
     # A stream, since it is asked for with every unroll.
-    self._weights_caller = stream_lib.Caller(
-        self._link.connect,
-        functools.partial(self._link.open_stream, 'GetWeights'))
+    self._weights_caller = stream_lib.Caller(self._link, 'GetWeights')
     self._sender = unroll_layout and unroll_sender.UnrollSender(
-        self._link.connect,
-        functools.partial(self._link.open_stream, 'PutUnroll'),
-        self._encode, protocol.max_unrolls_per_call(unroll_layout(1)))
+        self._link, 'PutUnroll', self._encode,
+        protocol.max_unrolls_per_call(unroll_layout(1)))
 
   def _read_hello(self, answer):
     levels = answer['levels']

@@ -1,5 +1,6 @@
 """Sends messages over a stream, and receives the answer to each."""
 
+import contextlib
 import queue as queue_lib
 import threading
 
@@ -57,34 +58,63 @@ class Stream:
     self._requests.put(None)
 
 
+class Reopened:
+  """The stream of a method over the present connection of a link.
+
+  A stream that breaks loses the connection too, and another is opened over the
+  next. For one thread.
+
+  Attributes:
+    stream: A `Stream`, None before the first.
+    connection: The `link.Connection` that it is of.
+  """
+
+  def __init__(self, link, method):
+    """Initializes it; the first `get` opens the stream.
+
+    Args:
+      link: A `link.Link`.
+      method: The method's name.
+    """
+    self.stream = None
+    self.connection = None
+    self._link = link
+    self._method = method
+
+  def get(self):
+    """Returns a stream to send over, and the connection that it is of.
+
+    Raises:
+      Exception: What `link.Link.connect` raises.
+    """
+    connection = self._link.connect()
+    if connection is not self.connection:
+      if self.stream:
+        self.stream.close()
+      self.stream = self._link.open_stream(self._method, connection)
+      self.connection = connection
+    return self.stream, connection
+
+
 class Caller:
   """Exchanges messages over a stream, and over another where it breaks.
 
   For several threads, which take turns.
   """
 
-  def __init__(self, connect, open_stream):
-    """Initializes the caller; the first call opens the stream.
-
-    Args:
-      connect: A function that returns what is known of the learner, the same
-        object until it has been connected to again.
-      open_stream: A function of that, which returns a `Stream` to it.
-    """
-    self._connect = connect
-    self._open_stream = open_stream
+  def __init__(self, link, method):
+    """Initializes the caller with the arguments of `Reopened`."""
+    self._reopened = Reopened(link, method)
     self._lock = threading.Lock()
-    self._learner = None
-    self._stream = None
 
   def call(self, make_message):
     """Sends a message until it is answered.
 
     Args:
-      make_message: A function of what `connect` returned.
+      make_message: A function of a `link.Connection`.
 
     Returns:
-      A pair of the answer and what `connect` returned.
+      A pair of the answer and the connection that it came over.
 
     Raises:
       Exception: What connecting raises, or the end of a stream besides
@@ -92,13 +122,6 @@ class Caller:
     """
     with self._lock:
       while True:
-        learner = self._connect()
-        if self._stream is None or learner is not self._learner:
-          if self._stream:
-            self._stream.close()
-          self._stream = self._open_stream(learner)
-          self._learner = learner
-        try:
-          return self._stream.exchange(make_message(learner)), learner
-        except Broken:
-          self._stream = None
+        stream, connection = self._reopened.get()
+        with contextlib.suppress(Broken):
+          return stream.exchange(make_message(connection)), connection

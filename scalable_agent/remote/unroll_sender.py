@@ -4,6 +4,7 @@ It is a stream because each call of its own would cost more than a message.
 """
 
 import collections
+import contextlib
 
 from scalable_agent.remote import stream as stream_lib
 
@@ -18,24 +19,21 @@ class UnrollSender:
     num_dropped: Unrolls that `encode` would not send.
   """
 
-  def __init__(self, connect, open_stream, encode, max_unrolls_per_message):
+  def __init__(self, link, method, encode, max_unrolls_per_message):
     """Initializes the sender; the first unroll opens the stream.
 
     Args:
-      connect: A function that returns what is known of the learner, the same
-        object until it has been connected to again.
-      open_stream: A function of that, which returns a `stream.Stream` to it.
-      encode: A function of that, a list of unrolls, and the number of the first
-        of them, which returns a message and how many of them are in it; those
-        that this learner cannot use are left out.
+      link: A `link.Link`.
+      method: Name of the method that takes unrolls.
+      encode: A function of a `link.Connection`, a list of unrolls, and the
+        number of the first of them, which returns a message and how many of
+        them are in it; those that this learner cannot use are left out.
       max_unrolls_per_message: An int.
     """
-    self._connect = connect
-    self._open_stream = open_stream
+    self._reopened = stream_lib.Reopened(link, method)
     self._encode = encode
     self._most = max_unrolls_per_message
     self._stream = None
-    self._learner = None
     self._sequence = 0
     # Pairs of unrolls and the number of the first, oldest first.
     self._unanswered = collections.deque()
@@ -67,29 +65,24 @@ class UnrollSender:
     """Sends what is to be sent, and waits for all but so many answers."""
     while (len(self._sent) < len(self._unanswered) or
            len(self._unanswered) > num_unanswered):
-      try:
+      with contextlib.suppress(stream_lib.Broken):
         self._send()
         if len(self._unanswered) > num_unanswered:
           self._stream.receive()
           part, _ = self._unanswered.popleft()
           self.num_dropped += len(part) - self._sent.popleft()
-      except stream_lib.Broken:
-        self._stream = None
 
   def _send(self):
     """Sends what the present stream was not sent."""
-    learner = self._connect()
-    if self._stream is None or learner is not self._learner:
-      if self._stream:
-        self._stream.close()
-      self._stream = self._open_stream(learner)
-      self._learner = learner
+    stream, connection = self._reopened.get()
+    if stream is not self._stream:
+      self._stream = stream
       self._sent.clear()
     while len(self._sent) < len(self._unanswered):
       part, first = self._unanswered[len(self._sent)]
-      message, count = self._encode(learner, part, first)
+      message, count = self._encode(connection, part, first)
       if count:
-        self._stream.send(message)
+        stream.send(message)
         self._sent.append(count)
       else:
         del self._unanswered[len(self._sent)]

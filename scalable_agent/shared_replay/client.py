@@ -56,12 +56,10 @@ class Client:
         self._read_hello, [], ['Insert', 'Draw', 'Episode', 'Fetch'],
         protocol.max_message_bytes(self._layout))
     self._sender = unroll_sender.UnrollSender(
-        self._link.connect,
-        lambda connection: self._link.open_stream('Insert', connection),
-        self._encode,
+        self._link, 'Insert', self._encode,
         remote_protocol.max_unrolls_per_call(self._layout))
-    # By method: a stream and the connection that it is of.
-    self._streams = {}
+    self._streams = {method: stream_lib.Reopened(self._link, method)
+                     for method in ('Draw', 'Episode', 'Fetch')}
     # What is waited for, and since when; None for nothing.
     self._waiting = None
     self._lock = threading.Lock()  # Guards what follows.
@@ -238,27 +236,16 @@ class Client:
       method: Its name.
       make_messages: A function of the session's number that returns a list.
     """
-    connection = self._link.connect()
-    stream, of = self._streams.get(method, (None, None))
-    if of is not connection:
-      if stream:
-        stream.close()
-      stream = self._link.open_stream(method, connection)
-      self._streams[method] = stream, connection
+    stream, connection = self._streams[method].get()
     for message in make_messages(connection.session):
       stream.send(message)
 
   def _receive(self, method):
-    stream, _ = self._streams[method]
-    try:
-      return stream.receive()
-    except stream_lib.Broken:
-      del self._streams[method]
-      raise
+    return self._streams[method].stream.receive()
 
   def _receive_unrolls(self, method):
     """Returns the `ActorOutput`s of the next answer, a list."""
-    _, connection = self._streams[method]
+    connection = self._streams[method].connection
     answer = self._receive(method)
     return self._read(lambda message: self._decode(message, connection), answer)
 

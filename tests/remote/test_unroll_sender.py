@@ -34,33 +34,53 @@ class _Learner:
         self.taken.append(unroll)
 
 
+class _Connection:
+  """To a learner; there is another one when a stream of it broke."""
+
+  def __init__(self, learner):
+    self.learner = learner
+
+
 class _World:
   """Learners, of which there is one at a time, and streams to it."""
 
   def __init__(self, breakages):
     self.learners = [_Learner(0)]
     self.most_under_way = 0
-    self.num_open = 0
+    self._connection = _Connection(self.learner)
+    self._open = set()
     self._breakages = iter(breakages)
 
-  def connect(self):
+  @property
+  def learner(self):
     return self.learners[-1]
 
-  def open_stream(self, learner):
-    assert learner is self.learners[-1]
-    self.num_open += 1
-    return _Stream(self, learner, next(self._breakages, None))
+  @property
+  def num_open(self):
+    return len(self._open)
+
+  def connect(self):
+    return self._connection
+
+  def open_stream(self, method, connection):
+    assert method == 'PutUnroll' and connection is self._connection
+    stream = _Stream(self, connection.learner, next(self._breakages, None))
+    self._open.add(stream)
+    return stream
 
   @staticmethod
-  def encode(learner, unrolls, first):
+  def encode(connection, unrolls, first):
     message = [(i, unroll) for i, unroll in enumerate(unrolls, first)
-               if unroll.life == learner.life]
+               if unroll.life == connection.learner.life]
     return message, len(message)
 
-  def end(self, restart):
-    self.num_open -= 1
+  def end(self, stream):
+    self._open.discard(stream)
+
+  def lose(self, restart):
     if restart:
-      self.learners.append(_Learner(self.learners[-1].life + 1))
+      self.learners.append(_Learner(self.learner.life + 1))
+    self._connection = _Connection(self.learner)
 
 
 class _Stream:
@@ -84,18 +104,18 @@ class _Stream:
     if breakage and self._num_answers == breakage.answers:
       for message in list(self._messages)[:breakage.taken]:
         self._learner.take(message)
-      self._world.end(breakage.restart)
+      self._world.end(self)
+      self._world.lose(breakage.restart)
       raise stream_lib.Broken()
     self._num_answers += 1
     self._learner.take(self._messages.popleft())
 
   def close(self):
-    self._world.end(False)
+    self._world.end(self)
 
 
 def _make_sender(world, most=2):
-  return unroll_sender.UnrollSender(
-      world.connect, world.open_stream, world.encode, most)
+  return unroll_sender.UnrollSender(world, 'PutUnroll', world.encode, most)
 
 
 @given(
@@ -107,7 +127,7 @@ def test_every_unroll_arrives_once_in_order_at_the_learner_it_was_made_for(
   sender = _make_sender(world, most)
   sent = []
   for size, wait in calls:
-    life = world.connect().life
+    life = world.learner.life
     unrolls = [_Unroll(len(sent) + i, life) for i in range(size)]
     sent += unrolls
     sender.put(unrolls, wait)
@@ -120,7 +140,7 @@ def test_every_unroll_arrives_once_in_order_at_the_learner_it_was_made_for(
   assert taken == sorted(set(taken))
   assert all(u.life == learner.life
              for learner in world.learners for u in learner.taken)
-  newest = world.connect()
+  newest = world.learner
   assert newest.taken == [u for u in sent if u.life == newest.life]
   # A learner that went may have taken some without saying so.
   missing = len(sent) - len(taken)
@@ -133,19 +153,19 @@ def test_the_next_message_is_sent_before_the_last_is_answered():
   world = _World([])
   sender = _make_sender(world, most=1)
   sender.put([_Unroll(0, 0)], wait=False)
-  assert world.most_under_way == 1 and not world.connect().taken
+  assert world.most_under_way == 1 and not world.learner.taken
   sender.put([_Unroll(1, 0)], wait=False)
   assert world.most_under_way == 2
-  assert world.connect().taken == [_Unroll(0, 0)]
+  assert world.learner.taken == [_Unroll(0, 0)]
   sender.put([])
-  assert world.connect().taken == [_Unroll(0, 0), _Unroll(1, 0)]
+  assert world.learner.taken == [_Unroll(0, 0), _Unroll(1, 0)]
 
 
 def test_of_a_message_only_what_the_learner_cannot_use_is_dropped():
   world = _World([])
   sender = _make_sender(world, most=3)
   sender.put([_Unroll(0, 0), _Unroll(1, -1), _Unroll(2, 0), _Unroll(3, -1)])
-  assert world.connect().taken == [_Unroll(0, 0), _Unroll(2, 0)]
+  assert world.learner.taken == [_Unroll(0, 0), _Unroll(2, 0)]
   assert sender.num_dropped == 2
 
 
@@ -154,7 +174,7 @@ def test_a_learner_that_was_connected_to_again_gets_another_stream():
   world = _World([])
   sender = _make_sender(world)
   sender.put([_Unroll(0, 0)], wait=False)
-  world.learners.append(_Learner(1))
+  world.lose(restart=True)
   sender.put([_Unroll(1, 1)])
   assert [learner.taken for learner in world.learners] == [[], [_Unroll(1, 1)]]
   assert sender.num_dropped == 1
