@@ -1,4 +1,8 @@
-"""Calls functions in threads that are made when needed and end when idle."""
+"""Calls functions in threads that are made when needed and end when idle.
+
+A `concurrent.futures.ThreadPoolExecutor` would keep the threads of its busiest
+moment until it is closed, and a call that hangs would keep Python from exiting.
+"""
 
 import asyncio
 import collections
