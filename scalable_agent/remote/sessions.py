@@ -85,7 +85,14 @@ class Sessions:
     return number
 
   def find_again(self, number, about):
-    """Returns whether there is such a session, or was; if so, there is one."""
+    """Revives a session if it has ended; returns whether it is there now.
+
+    One of which nothing had been taken is not revived.
+
+    Args:
+      number: As `add` returned it.
+      about: For a session that is revived.
+    """
     if self.find(number):
       return True
     with self._lock:

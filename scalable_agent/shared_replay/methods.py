@@ -248,7 +248,11 @@ class Methods:
   # -- Now and then ------------------------------------------------------------
 
   def check(self):
-    """Lets those go on that wait for somebody who is gone; says who waits."""
+    """Drops members that are gone or insert nothing, and logs long waits.
+
+    Those who wait for them go on. So do those who wait for agents that have not
+    begun in time.
+    """
     self.sessions.expire()
     now = time.monotonic()
     recent = self.sessions.recent()

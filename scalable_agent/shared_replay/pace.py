@@ -84,10 +84,7 @@ class Pace:
     member.position += count
 
   def keep(self, members):
-    """From now on, only those of these count that did; a collection.
-
-    Returns:
-      A list of those that do not any more.
+    """Stops counting members that are not in `members`; returns those, a list.
     """
     slowest = self.slowest()
     if slowest:
