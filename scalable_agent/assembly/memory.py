@@ -1,6 +1,6 @@
 """Compares what a run's buffers will hold with the machine's free memory."""
 
-import collections
+import dataclasses
 import fractions
 import math
 import sys
@@ -22,17 +22,33 @@ from scalable_agent.replay import sequence_store
 _SHARE_OF_BUFFERS = fractions.Fraction(8, 10)
 _UNITS = ('bytes', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB')
 
-Buffer = collections.namedtuple(
-    'Buffer', 'flag per_unit least is_packed', defaults=(False,))
-Buffer.__doc__ = """Where a process keeps unrolls.
 
-  For `replay_steps` these are steps, for `policy_lag` copies of the weights.
+@dataclasses.dataclass(frozen=True)
+class Buffer:
+  """Where a process keeps unrolls, steps or copies of the weights.
 
-  flag: The name of the setting that decides how many.
-  per_unit: How many for each unit of that setting, a number.
-  least: The least value of the setting that can work.
-  is_packed: Whether it keeps each frame of a stack once.
-"""
+  Attributes:
+    flag: The name of the setting that decides how many.
+    value: That of the setting.
+    bytes_each: What one of them takes, in bytes.
+    per_unit: How many for each unit of the setting, a number.
+    least: The least value of the setting that can work.
+    noun: What they are, in the plural.
+    is_preallocated: Whether all of its memory is taken at once.
+  """
+
+  flag: str
+  value: int
+  bytes_each: int
+  per_unit: int | fractions.Fraction = 1
+  least: int = 1
+  noun: str = 'unrolls'
+  is_preallocated: bool = False
+
+  @property
+  def total(self):
+    """What it takes when it is full, in bytes."""
+    return self.value * self.per_unit * self.bytes_each
 
 
 def unroll_bytes(config, agent, facts, is_packed=False):
@@ -101,7 +117,7 @@ def _entry(facts):
       actor.initial_output(1, facts.num_actions))
 
 
-def buffers(config):
+def buffers(config, agent, facts):
   """Returns where this process will keep unrolls, a list of `Buffer`s.
 
   A learner that acts for actor jobs has further ones for each of them, whose
@@ -110,36 +126,40 @@ def buffers(config):
 
   Args:
     config: A `config.Config` of a process that trains, or of another job.
+    agent: As for `unroll_bytes`.
+    facts: See there.
   """
+  unroll = unroll_bytes(config, agent, facts)
+  packed = unroll_bytes(config, agent, facts, is_packed=True)
+
+  def buffer(flag, bytes_each=unroll, **fields):
+    return Buffer(flag, getattr(config, flag), bytes_each, **fields)
+
   if config.is_actor_job:
     # Those being filled, and as many that wait to be sent.
     has_policy = config.inference == 'actor'
-    return [Buffer('envs_per_actor', 2, 1)] if has_policy else []
+    return [buffer('envs_per_actor', per_unit=2)] if has_policy else []
   if config.is_replay_job:
-    return [Buffer('replay_capacity', 1, 1, is_packed=True)]
+    return [buffer('replay_capacity', packed)]
   found = []
   if config.num_replayed_unrolls and not config.shares_replay:
-    found.append(Buffer('replay_capacity', 1, 1, is_packed=True))
+    found.append(buffer('replay_capacity', packed))
   if config.agent == 'reactor':
-    found.append(Buffer('replay_steps', 1, config.replay_min_steps))
+    found.append(buffer(
+        'replay_steps', step_bytes(config, facts),
+        least=config.replay_min_steps, noun='steps', is_preallocated=True))
   found += [
       # One batch is trained on, and one is staged.
-      Buffer('batch_size', fractions.Fraction(2, config.num_learners), 1),
-      Buffer('queue_capacity', 1, config.num_new_unrolls)]
+      buffer('batch_size', per_unit=fractions.Fraction(2, config.num_learners)),
+      buffer('queue_capacity', least=config.num_new_unrolls)]
   if config.task < 0:
-    found.append(Buffer('num_actors', 1, 1))
+    found.append(buffer('num_actors'))
   if config.policy_lag:
-    found.append(Buffer('policy_lag', 1, 0))
+    weights = agent.initial_params(config.seed).values()
+    found.append(buffer(
+        'policy_lag', sum(a.nbytes for a in weights), least=0,
+        noun='copies of the weights'))
   return found
-
-
-def _bytes_in(buffer, config, agent, facts):
-  """Returns what one of a `Buffer` takes, in bytes."""
-  if buffer.flag == 'replay_steps':
-    return step_bytes(config, facts)
-  if buffer.flag == 'policy_lag':
-    return sum(a.nbytes for a in agent.initial_params(config.seed).values())
-  return unroll_bytes(config, agent, facts, buffer.is_packed)
 
 
 def check(config, agent, facts):
@@ -156,88 +176,78 @@ def check(config, agent, facts):
   Raises:
     config_lib.ConfigError: They need more than is free.
   """
-  found = buffers(config)
-  each = {buffer: _bytes_in(buffer, config, agent, facts) for buffer in found}
-  taken = {buffer: getattr(config, buffer.flag) * buffer.per_unit * each[buffer]
-           for buffer in found}
+  found = buffers(config, agent, facts)
   for buffer in found:
     if buffer.flag in ('replay_capacity', 'replay_steps'):
       logging.info(
           'Replay will take %s of memory when it is full: --%s=%d %s of %s.',
-          _size(taken[buffer]), buffer.flag, getattr(config, buffer.flag),
-          _noun(buffer), _size(each[buffer]))
+          _size(buffer.total), buffer.flag, buffer.value, buffer.noun,
+          _size(buffer.bytes_each))
   available = _available_bytes(config)
-  if available is not None:
-    _check_preallocated(config, found, each, taken, available)
-    _check_total(config, found, each, taken,
-                 unroll_bytes(config, agent, facts), available)
+  if available is None:
+    return
+  for buffer in found:
+    if buffer.is_preallocated:
+      others = sum(other.total for other in found if other is not buffer)
+      _check_preallocated(config, buffer, _share_of(available) - others)
+  _check_total(config, found, available, unroll_bytes(config, agent, facts))
 
 
-def _check_total(config, found, each, taken, bytes_of_unroll, available):
+def _check_total(config, found, available, bytes_of_unroll):
   """Refuses what all buffers take together; warns if little else could fit.
 
   Args:
     config: A `config.Config`.
     found: A list of `Buffer`s.
-    each: A dict of `Buffer` to the bytes of one in it.
-    taken: A dict of `Buffer` to the bytes that it takes when it is full.
-    bytes_of_unroll: Of an unroll where it is not packed.
     available: Of `_available_bytes`.
+    bytes_of_unroll: Of an unroll where it is not packed.
 
   Raises:
     config_lib.ConfigError: They need more than that.
   """
-  needed = sum(taken.values())
+  needed = sum(buffer.total for buffer in found)
   most_bytes = _share_of(available)
   if needed <= most_bytes:
     return
-  largest = max(found, key=taken.get)
+  largest = max(found, key=lambda buffer: buffer.total)
   num_fitting = most_bytes // bytes_of_unroll
   # Where there is no room for one unroll each, no number of them will do.
   flag = largest.flag if num_fitting >= len(found) else 'unroll_length'
   value = getattr(config, flag)
   text = (
-      f'its {_noun(largest)} of {_size(each[largest])} '
+      f'its {largest.noun} of {_size(largest.bytes_each)} '
       f'(--unroll_length={config.unroll_length}) take '
-      f'{_size(taken[largest])}, those of all buffers {_size(needed)}, and '
+      f'{_size(largest.total)}, those of all buffers {_size(needed)}, and '
       f'{_memory(config)}. ' +
-      _advice(config, found, num_fitting, largest,
-              (most_bytes - needed + taken[largest]) // (
-                  each[largest] * largest.per_unit)))
+      _advice(found, num_fitting, largest,
+              (most_bytes - needed + largest.total) // (
+                  largest.bytes_each * largest.per_unit)))
   if needed > available:
     raise config_lib.ConfigError(f'--{flag}={value} cannot work: {text}')
   logging.warning('--%s=%d leaves little memory for the rest: %s', flag, value,
                   text)
 
 
-def _check_preallocated(config, found, each, taken, available):
+def _check_preallocated(config, buffer, left):
   """Refuses what is taken at once if it leaves too little for the rest.
 
   Args:
-    config: As for `_check_total`.
-    found: Likewise.
-    each: Likewise.
-    taken: Likewise.
-    available: Likewise.
+    config: A `config.Config`.
+    buffer: A `Buffer` that is preallocated.
+    left: What the other buffers leave for it, in bytes.
 
   Raises:
     config_lib.ConfigError: There is not enough of it free.
   """
-  for buffer in found:
-    value = getattr(config, buffer.flag)
-    if buffer.flag != 'replay_steps':
-      continue
-    others = sum(taken.values()) - taken[buffer]
-    most = (_share_of(available) - others) // each[buffer]
-    if value > most:
-      raise config_lib.ConfigError(
-          f'--{buffer.flag}={value} cannot work: its steps of '
-          f'{_size(each[buffer])} take {_size(value * each[buffer])}, and '
-          f'{_memory(config)}. A fifth is for the rest. ' + (
-              f'It can be at most {most}.'
-              if most >= buffer.least else
-              'Not even --replay_min_steps='
-              f'{config.replay_min_steps} of them fit.'))
+  if buffer.total <= left:
+    return
+  most = left // buffer.bytes_each
+  raise config_lib.ConfigError(
+      f'--{buffer.flag}={buffer.value} cannot work: its {buffer.noun} of '
+      f'{_size(buffer.bytes_each)} take {_size(buffer.total)}, and '
+      f'{_memory(config)}. A fifth is for the rest. ' + (
+          f'It can be at most {most}.' if most >= buffer.least else
+          f'Not even --replay_min_steps={buffer.least} of them fit.'))
 
 
 def room(config):
@@ -278,16 +288,10 @@ def _memory(config):
   return ', and '.join(clauses)
 
 
-def _noun(buffer):
-  return dict(replay_steps='steps', policy_lag='copies of the weights').get(
-      buffer.flag, 'unrolls')
-
-
-def _advice(config, found, num_fitting, largest, most):
+def _advice(found, num_fitting, largest, most):
   """Says which value would leave enough memory, where there is one.
 
   Args:
-    config: A `config.Config`.
     found: A list of `Buffer`s.
     num_fitting: How many unrolls would fit in all, an int.
     largest: The `Buffer` that takes the most.
@@ -299,7 +303,7 @@ def _advice(config, found, num_fitting, largest, most):
   if most >= largest.least:
     return f'It can be at most {most}.'
   flags = ', '.join(
-      f'--{buffer.flag}={getattr(config, buffer.flag)}' for buffer in found)
+      f'--{buffer.flag}={buffer.value}' for buffer in found)
   return (f'{num_fitting} unrolls would fit. Lower --unroll_length, or what '
           f'decides how many there are: {flags}.')
 

@@ -340,7 +340,7 @@ _CONFIGS = [
 def test_refused_if_it_cannot_fit_and_the_value_named_does(
     machine, caplog, config, data):
   flag = data.draw(strategies.sampled_from(
-      [buffer.flag for buffer in memory.buffers(config)]))
+      [buffer.flag for buffer in memory.buffers(config, _AGENT, _ATARI)]))
   value = data.draw(strategies.integers(1, 10**6))
   num_bytes = data.draw(strategies.integers(10**8, 10**12))
   # What others have taken does not count.
@@ -350,8 +350,8 @@ def test_refused_if_it_cannot_fit_and_the_value_named_does(
   caplog.set_level('WARNING')  # What replay takes is said in any case.
   needed = sum(
       getattr(config, buffer.flag) * buffer.per_unit *
-      (_PACKED if buffer.is_packed else _UNROLL)
-      for buffer in memory.buffers(config))
+      (_PACKED if buffer.flag == 'replay_capacity' else _UNROLL)
+      for buffer in memory.buffers(config, _AGENT, _ATARI))
 
   def text_of(config):
     """The refusal or the warning, '' if there is neither."""
