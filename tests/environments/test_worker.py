@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from scalable_agent.environments.pools import worker as worker_lib
+from scalable_agent.environments.pools import worker_messages
 
 _SECONDS = 20.  # After which a worker that does not answer fails a test.
 
@@ -37,10 +38,10 @@ class _Client:
     self._send(json.dumps({'factory': 'tests.fakes:' + factory, 'first_id': 4,
                            'kwargs': kwargs, 'num_environments': size}))
     kind, info = self.receive()
-    assert kind == worker_lib.INFO
+    assert kind == worker_messages.INFO
     specs = json.loads(info)[0][2]
-    self.arrays = worker_lib.map_arrays(
-        self._mine, size, worker_lib.specs_from_json(specs))
+    self.arrays = worker_messages.map_arrays(
+        self._mine, size, worker_messages.specs_from_json(specs))
     self._send(json.dumps(specs))
 
   def _send(self, text):
@@ -48,9 +49,9 @@ class _Client:
 
   def receive(self):
     """Returns the next message that says more than that it is alive."""
-    message = worker_lib.ALIVE
-    while message == worker_lib.ALIVE:
-      message = self._control.recv(worker_lib.MAXIMUM_MESSAGE_BYTES)
+    message = worker_messages.ALIVE
+    while message == worker_messages.ALIVE:
+      message = self._control.recv(worker_messages.MAXIMUM_MESSAGE_BYTES)
     return message[:1], message[1:]
 
   def step(self, environment_id):
@@ -77,7 +78,7 @@ def make_client():
 
 
 def _ready(*ids):
-  return worker_lib.READY, np.array(ids, np.int32).tobytes()
+  return worker_messages.READY, np.array(ids, np.int32).tobytes()
 
 
 _OBSERVATION = [
@@ -117,7 +118,7 @@ def test_a_broken_contract(make_client, part, value, seen, expected):
   for environment_id in (4, 5, 4, 5, 4, 4):
     assert client.step(environment_id) == _ready(environment_id)
   kind, content = client.step(5)
-  assert kind == worker_lib.ERROR
+  assert kind == worker_messages.ERROR
   name = 'the observation' if part == 'vector' else (
       part if part == 'done' else f'the {part}')
   assert json.loads(content) == [
@@ -130,7 +131,7 @@ def test_a_broken_contract_at_the_first_output(
   client = make_client('broken', [
       dict(part=part, value=value, breaking_step=0)])
   kind, content = client.receive()
-  assert kind == worker_lib.ERROR
+  assert kind == worker_messages.ERROR
   assert json.loads(content) == [
       4, f'at step 0 the observation is {seen}, expected {expected}', False,
       True]
@@ -143,7 +144,7 @@ def test_a_step_that_returns_no_triple(make_client, value):
       dict(part='result', value=value, breaking_step=1)])
   client.receive()
   kind, content = client.step(4)
-  assert kind == worker_lib.ERROR
+  assert kind == worker_messages.ERROR
   environment_id, text, is_complete, is_final = json.loads(content)
   assert (environment_id, is_complete, is_final) == (4, False, True)
   assert text.startswith('at step 1 what it returned is ')
@@ -184,7 +185,7 @@ def test_other_errors_are_those_of_an_environment_that_may_be_replaced(
       dict(failure='raise', failing_step=1)])
   client.receive()
   kind, content = client.step(4)
-  assert kind == worker_lib.ERROR
+  assert kind == worker_messages.ERROR
   environment_id, text, is_complete, is_final = json.loads(content)
   assert (environment_id, is_complete, is_final) == (4, False, False)
   assert 'the engine\\nwent away' in text

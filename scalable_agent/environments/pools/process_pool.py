@@ -26,7 +26,7 @@ from scalable_agent.environments import StepOutput
 from scalable_agent.environments import StepOutputInfo
 from scalable_agent.environments.pools import actions as actions_lib
 from scalable_agent.environments.pools import start_notices
-from scalable_agent.environments.pools import worker as worker_lib
+from scalable_agent.environments.pools import worker_messages
 from scalable_agent.environments.pools import worker_process
 
 
@@ -176,7 +176,7 @@ class ProcessPool(Pool):
     self._owner = [None] * self.num_environments
     # Whose outputs wait to be handed out, the first one first.
     self._ready = collections.deque()
-    self._buffer = bytearray(worker_lib.MAXIMUM_MESSAGE_BYTES)
+    self._buffer = bytearray(worker_messages.MAXIMUM_MESSAGE_BYTES)
     self._arrays = self._actions = None
     self._error = None
     self._closed = False
@@ -206,7 +206,7 @@ class ProcessPool(Pool):
     while any(worker.info is None for worker in self._workers):
       self._poll(None)
     self._adopt_info([i for worker in self._workers for i in worker.info])
-    self._arrays = worker_lib.map_arrays(
+    self._arrays = worker_messages.map_arrays(
         self._memory_fd, self.num_environments, self.observation_spec)
     self._actions = memoryview(self._arrays.action)
     for worker in self._workers:
@@ -236,7 +236,7 @@ class ProcessPool(Pool):
     """Asks a worker that has made its environments for the first outputs."""
     self._arrays.stepping[worker.ids.start] = worker.ids.start
     self._deliver(worker, json.dumps(
-        worker_lib.specs_to_json(self.observation_spec)).encode(),
+        worker_messages.specs_to_json(self.observation_spec)).encode(),
                   num_answers=len(worker.ids))
 
   def _step(self, ids):
@@ -253,7 +253,7 @@ class ProcessPool(Pool):
   def _adopt_info(self, info):
     self.level_names = [level_name for level_name, _, _ in info]
     _, self.num_actions, specs = info[0]
-    self.observation_spec = worker_lib.specs_from_json(specs)
+    self.observation_spec = worker_messages.specs_from_json(specs)
     for i, (_, other_num_actions, other_specs) in enumerate(info):
       if (other_num_actions, other_specs) != (self.num_actions, specs):
         raise PoolError(
@@ -322,14 +322,14 @@ class ProcessPool(Pool):
           self._describe(worker.ids), worker.describe_end()))
       return False
     kind, content = self._buffer[:1], self._buffer[1:num_bytes]
-    if kind == worker_lib.READY:
+    if kind == worker_messages.READY:
       ids = array.array('i', content).tolist()
       worker.has_begun = True
       worker.answer(len(ids))
       self._add_ready(ids)
-    elif kind == worker_lib.ALIVE:
+    elif kind == worker_messages.ALIVE:
       worker.answer(0)
-    elif kind == worker_lib.INFO:
+    elif kind == worker_messages.INFO:
       self._add_info(worker, json.loads(content))
     else:
       environment_id, text, is_complete, is_final = json.loads(content)

@@ -3,23 +3,18 @@
 Started as `python -m scalable_agent.environments.pools.worker CONTROL MEMORY
 DIRECTORY`, of which two are file descriptors inherited from the pool's process:
 
-  CONTROL: A socket that keeps message boundaries. The pool sends a JSON object
-    saying which environments to make, a JSON list of the observation's specs,
-    and from then on int32 ids of environments to step. The worker answers with
-    one byte of `ALIVE`, `INFO`, `READY` or `ERROR` and what these say. When
-    the socket ends, so does the worker, and all that its environments started.
+  CONTROL: A socket that keeps message boundaries, for `worker_messages`. When
+    it ends, so does the worker, and all that its environments started.
   MEMORY: A file without a name that holds everything of `SharedArrays`.
   DIRECTORY: Where temporary files go; removed at the end.
 
 This process must never import TensorFlow: there may be hundreds of it.
 """
 
-import collections
 import contextlib
 import faulthandler
 import importlib
 import json
-import mmap
 import os
 import select
 import shutil
@@ -32,85 +27,18 @@ import traceback
 
 import numpy as np
 
-from scalable_agent.environments import ArraySpec
 from scalable_agent.environments import contract
 from scalable_agent.environments import PoolError
-
-ALIVE = b'a'  # Nothing: it made another environment, or its first output.
-INFO = b'i'   # JSON, for each environment: [level name, actions, specs].
-READY = b'r'  # int32 ids of environments whose rows are filled in.
-# JSON: [id or null, text, whether the text stands by itself, whether a new
-# environment would do the same].
-ERROR = b'e'
-
-MAXIMUM_MESSAGE_BYTES = 1 << 18
+from scalable_agent.environments.pools import worker_messages
 
 # Of steps that it was sent together, a worker reports those it has taken for so
 # long: the policy acts for slow environments while the next of them step, and
 # fast ones cost a message for all.
 _REPORT_SECONDS = 0.001
 
-_ALIGNMENT_BYTES = 64
 _ARRAY = np.ndarray  # It is looked up in every step.
 _MAXIMUM_TEXT_LENGTH = 2000
 _ABANDONED_GRACE_SECONDS = 3.0
-
-SharedArrays = collections.namedtuple(
-    'SharedArrays',
-    'action stepping reward episode_return episode_step done is_first is_last '
-    'observation')
-SharedArrays.__doc__ = """What pool and workers exchange, by environment id.
-
-  action: int32 [N], written by the pool before it asks for a step.
-  stepping: int32 [N], written by the worker, like all that follows: at the
-    first id of a worker the id of the environment that it steps, or that it
-    stepped last.
-  reward, episode_return: float32 [N], as in a `StepOutput`.
-  episode_step: int32 [N], likewise.
-  done, is_first, is_last: bool [N], as in a `PoolOutput`.
-  observation: A tuple of arrays [N, ...], one for each observation spec.
-"""
-_SCALAR_DTYPES = (np.int32, np.int32, np.float32, np.float32, np.int32,
-                  np.bool_, np.bool_, np.bool_)
-
-
-def map_arrays(memory_fd, num_environments, observation_spec):
-  """Maps the memory that the pool shares with its workers.
-
-  Args:
-    memory_fd: File descriptor. The file is given the size it needs, which is
-      the same whoever computes it.
-    num_environments: Number of environments in the whole pool, N.
-    observation_spec: A tuple of `ArraySpec`.
-
-  Returns:
-    `SharedArrays`; the mapping lives as long as they do.
-  """
-  specs = [ArraySpec((num_environments, *spec.shape), np.dtype(spec.dtype))
-           for spec in (*[ArraySpec((), dtype) for dtype in _SCALAR_DTYPES],
-                        *observation_spec)]
-  offsets = [0]
-  for spec in specs:
-    offsets.append(offsets[-1] -
-                   (-spec.num_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES)
-  os.ftruncate(memory_fd, offsets[-1])
-  memory = mmap.mmap(memory_fd, offsets[-1])
-  arrays = [np.ndarray(spec.shape, spec.dtype, memory, offset)
-            for spec, offset in zip(specs, offsets)]
-  num_scalars = len(_SCALAR_DTYPES)
-  return SharedArrays(*arrays[:num_scalars], tuple(arrays[num_scalars:]))
-
-
-def specs_to_json(observation_spec):
-  """Returns a JSON-able list for a tuple of `ArraySpec`."""
-  return [[[int(size) for size in spec.shape], np.dtype(spec.dtype).str]
-          for spec in observation_spec]
-
-
-def specs_from_json(specs):
-  """Returns the tuple of `ArraySpec` that `specs_to_json` was given."""
-  return tuple(ArraySpec(tuple(shape), np.dtype(dtype))
-               for shape, dtype in specs)
 
 
 def _error_text(error):
@@ -186,7 +114,7 @@ class _Worker:
       self._close_environments()
 
   def _receive(self):
-    return self._control.recv(MAXIMUM_MESSAGE_BYTES)
+    return self._control.recv(worker_messages.MAXIMUM_MESSAGE_BYTES)
 
   def _make_environments(self):
     """Makes the environments and describes them, unless the channel ended."""
@@ -201,12 +129,12 @@ class _Worker:
     for index, kwargs in enumerate(request['kwargs']):
       self._current_id = self._first_id + index
       self._slots[self._current_id] = _Slot(factory(**kwargs))
-      self._control.send(ALIVE)
+      self._control.send(worker_messages.ALIVE)
     environments = [slot.environment for slot in self._slots.values()]
     info = [[environment.level_name, int(environment.num_actions),
-             specs_to_json(environment.observation_spec)]
+             worker_messages.specs_to_json(environment.observation_spec)]
             for environment in environments]
-    self._control.send(INFO + json.dumps(info).encode())
+    self._control.send(worker_messages.INFO + json.dumps(info).encode())
     return True
 
   def _start(self):
@@ -214,11 +142,13 @@ class _Worker:
     message = self._receive()
     if not message:
       return False
-    spec = specs_from_json(json.loads(message))
-    arrays = map_arrays(self._memory_fd, self._num_environments, spec)
+    spec = worker_messages.specs_from_json(json.loads(message))
+    arrays = worker_messages.map_arrays(
+        self._memory_fd, self._num_environments, spec)
     os.close(self._memory_fd)
     # Their elements are read and written faster than those of arrays.
-    self._shared = SharedArrays(*map(memoryview, arrays[:-1]), None)
+    self._shared = worker_messages.SharedArrays(
+        *map(memoryview, arrays[:-1]), None)
     self._stepping = self._shared.stepping
     for i, slot in self._slots.items():
       self._stepping[self._first_id] = i
@@ -227,13 +157,13 @@ class _Worker:
       self._write(slot, i, 0.0, True)
       # Nothing was played yet that could end.
       self._shared.is_first[i], self._shared.is_last[i] = True, False
-      self._control.send(ALIVE)
+      self._control.send(worker_messages.ALIVE)
     ids = np.array(list(self._slots), np.int32)
-    self._control.send(READY + ids.tobytes())
+    self._control.send(worker_messages.READY + ids.tobytes())
     return True
 
   def _serve(self):
-    buffer = memoryview(bytearray(MAXIMUM_MESSAGE_BYTES))
+    buffer = memoryview(bytearray(worker_messages.MAXIMUM_MESSAGE_BYTES))
     ids = buffer.cast('i')
     while num_bytes := self._control.recv_into(buffer):
       self._step(ids[:num_bytes // ids.itemsize])
@@ -262,7 +192,7 @@ class _Worker:
       slot.write(observation)
       self._write(slot, i, reward, done)
       if end == len(ids) or time.monotonic() >= due:
-        self._control.send(READY + ids[first:end].tobytes())
+        self._control.send(worker_messages.READY + ids[first:end].tobytes())
         first, due = end, time.monotonic() + _REPORT_SECONDS
 
   def _write(self, slot, i, reward, done):
@@ -288,7 +218,7 @@ class _Worker:
     content = [current_id, text,
                isinstance(error, PoolError) and not is_final, is_final]
     try:
-      self._control.send(ERROR + json.dumps(content).encode())
+      self._control.send(worker_messages.ERROR + json.dumps(content).encode())
     except OSError:
       pass  # The pool is gone, which may well be the error.
 

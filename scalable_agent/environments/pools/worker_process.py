@@ -12,8 +12,8 @@ import tempfile
 import time
 
 from scalable_agent.environments import PoolError
-from scalable_agent.environments.pools import worker as worker_lib
 
+_PROGRAM = 'scalable_agent.environments.pools.worker'
 # For ending when asked, and on SIGTERM; what gets SIGKILL is only to be reaped.
 _GRACE_SECONDS = 1.0
 _KILL_GRACE_SECONDS = 10.0
@@ -64,7 +64,7 @@ class WorkerProcess:
       undo.callback(shutil.rmtree, self._directory, ignore_errors=True)
       # Its output is kept for its obituary; it is not wanted among the logs.
       self._process = subprocess.Popen(
-          [sys.executable, '-u', '-m', worker_lib.__name__,
+          [sys.executable, '-u', '-m', _PROGRAM,
            str(remote.fileno()), str(memory_fd), self._directory],
           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
           stderr=subprocess.STDOUT, bufsize=0,
