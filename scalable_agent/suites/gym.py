@@ -1,6 +1,7 @@
 """Gymnasium's environments, and those that users register with it."""
 
 from scalable_agent.environments.engines import gym
+from scalable_agent.environments.engines import gym_actions
 from scalable_agent.environments.engines import gym_ids
 from scalable_agent.suites import layout as layout_lib
 from scalable_agent.suites.suite import Suite
@@ -37,5 +38,5 @@ SUITE = Suite(
     defaults=_defaults,
     num_workers=lambda size, wanted, num_cores: min(wanted or num_cores, size),
     make_pool=_make_pool,
-    find_actions=lambda config: gym.find_actions(config.level_name),
+    find_actions=lambda config: gym_actions.find_actions(config.level_name),
     make_shown_pool=_make_shown_pool)

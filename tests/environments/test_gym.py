@@ -12,6 +12,7 @@ from scalable_agent import atari57
 from scalable_agent.environments import contract
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.engines import gym
+from scalable_agent.environments.engines import gym_actions
 from scalable_agent.environments.engines import gym_ids
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -522,8 +523,8 @@ class _Exchanged(gymnasium.ActionWrapper):
 def test_actions_have_names_where_these_are_sure(
     monkeypatch, wrap, names, expected):
   """Those of a wrapped environment may be of other actions."""
-  monkeypatch.setattr(gym.gym_ids, 'make', lambda _: wrap(Named(names)))
-  described = gym.make_described_actions('gym:Named-v0')
+  monkeypatch.setattr(gym_ids, 'make', lambda _: wrap(Named(names)))
+  described = gym_actions.make_described_actions('gym:Named-v0')
   assert described.num_actions == len(expected)
   (text,) = described.initial()
   assert json.loads(text.tobytes()) == [
@@ -541,8 +542,8 @@ def test_actions_are_described_where_environments_play(tmp_path, monkeypatch):
       'gymnasium.register("Engine-v0", make)\n'
       'gymnasium.register("Broken-v0", fail)\n')
   monkeypatch.syspath_prepend(tmp_path)
-  assert gym.find_actions('gym:with_an_engine:Engine-v0') == [
+  assert gym_actions.find_actions('gym:with_an_engine:Engine-v0') == [
       ('0', 0), ('1', 1)]
   with pytest.raises(PoolError, match='no engine') as error:
-    gym.find_actions('gym:with_an_engine:Broken-v0')
+    gym_actions.find_actions('gym:with_an_engine:Broken-v0')
   assert '\n' not in str(error.value)

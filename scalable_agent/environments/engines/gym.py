@@ -5,8 +5,6 @@ or an image. What follows 'gym:' is passed to `gymnasium.make`, so that
 'gym:package.module:Name-v0' imports the module that registers 'Name-v0'.
 """
 
-import json
-
 import numpy as np
 
 from scalable_agent.environments import ArraySpec
@@ -100,7 +98,7 @@ class GymEnvironment:
     self._environment = environment
     self._seed = seed
     self._num_action_repeats = num_action_repeats
-    self.num_actions, self._first_action = _check_actions(
+    self.num_actions, self._first_action = check_actions(
         level_name, environment.action_space)
     spec = _observation_spec(level_name, environment.observation_space)
     self.observation_spec = (spec,)
@@ -241,87 +239,7 @@ def _cast(value, shape, dtype):
   raise contract.observation_refusal(value, shape, dtype)
 
 
-def find_actions(level_name):
-  """Finds out what the actions of a level mean, in a process of its own.
-
-  Args:
-    level_name: A string, 'gym:<id>'.
-
-  Returns:
-    A list of pairs, one for each action: what it means, if the environment says
-    so, or its number; and the number that the environment takes.
-
-  Raises:
-    PoolError: The level cannot be made.
-  """
-  from scalable_agent.environments.pools import replacing_pool
-  pool = replacing_pool.ReplacingProcessPool(
-      __name__ + ':make_described_actions', [{'level_name': level_name}])
-  try:
-    (text,) = pool.recv().step_output.observation
-  finally:
-    pool.close()
-  return [tuple(action) for action in json.loads(text.tobytes())]
-
-
-def make_described_actions(level_name):
-  """Makes what a `ProcessPool` can hold, see `DescribedActions`."""
-  environment = gym_ids.make(level_name)
-  try:
-    count, first = _check_actions(level_name, environment.action_space)
-    numbers = range(first, first + count)
-    meanings = _action_meanings(environment) or map(str, numbers)
-    return DescribedActions(level_name, list(zip(meanings, numbers)))
-  finally:
-    environment.close()
-
-
-class DescribedActions:
-  """Observes what the actions of a level are: JSON, as bytes; has no steps.
-
-  Attributes:
-    level_name: A string.
-    num_actions: As of the level.
-    observation_spec: A tuple of one `ArraySpec`.
-  """
-
-  def __init__(self, level_name, actions):
-    """Initializes it with a list of pairs, see `find_actions`."""
-    self.level_name = level_name
-    self.num_actions = len(actions)
-    self._text = np.frombuffer(json.dumps(actions).encode(), np.uint8)
-    self.observation_spec = (ArraySpec(self._text.shape, self._text.dtype),)
-
-  def initial(self):
-    return (self._text,)
-
-  def step(self, action):
-    raise NotImplementedError
-
-  def close(self):
-    """There is nothing to close."""
-
-
-def _action_meanings(environment):
-  """Returns a list of strings, or None if the environment's are not known.
-
-  The names are those of the innermost environment, whose actions may not be
-  those that it takes from outside.
-  """
-  import gymnasium
-  innermost = environment.unwrapped
-  meanings = getattr(innermost, 'get_action_meanings', None)
-  if meanings is None or environment.action_space != innermost.action_space:
-    return None
-  while environment is not innermost:
-    if isinstance(environment, gymnasium.ActionWrapper):
-      return None
-    environment = environment.env
-  meanings = list(map(str, meanings()))
-  return meanings if len(meanings) == innermost.action_space.n else None
-
-
-def _check_actions(level_name, space):
+def check_actions(level_name, space):
   """Returns the number of actions and the first one, or raises PoolError."""
   import gymnasium
   if not isinstance(space, gymnasium.spaces.Discrete):
