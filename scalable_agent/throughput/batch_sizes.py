@@ -11,7 +11,6 @@ from absl import logging
 import tensorflow as tf
 
 from scalable_agent import policy as policy_lib
-from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.throughput import machine
@@ -38,31 +37,23 @@ def measure(configs, policy_sizes, seconds):
     ConfigError: What a configuration holds does not fit into the machine's
       memory.
   """
-  pool, *others = parts.make_pools(configs[0])
-  try:
-    output = pool.recv()
-    pool.send(output.ids, output.ids * 0)
-    step_output = output.step_output
+  with parts.open_pools(configs[0]) as pools:
+    bench = parts.make_bench(configs[0], pools[0])
     for config in configs:
-      memory_assembly.check(
-          config, agent_assembly.create_agent(config, pool), pool)
+      memory_assembly.check(config, bench.agent, bench.pool)
     return dict(
-        inference_by_batch=_measure_policy(
-            configs[0], pool, step_output, policy_sizes, seconds / 4),
+        inference_by_batch=_measure_policy(bench, policy_sizes, seconds / 4),
         learner={
             str(config.batch_size): _measure_updates(
-                config, pool, step_output, seconds) for config in configs},
+                bench._replace(config=config), seconds) for config in configs},
         machine=machine.describe(), config=dataclasses.asdict(configs[0]))
-  finally:
-    for each in [pool, *others]:
-      each.close()
 
 
-def _measure_policy(config, pool, step_output, sizes, seconds):
+def _measure_policy(bench, sizes, seconds):
   """Returns a dict of batch size to frames per second."""
+  config, agent = bench.config, bench.agent
   logging.info('Measuring the policy for %g s at each batch size', seconds)
   devices = parts.choose_devices(config)
-  agent = agent_assembly.create_agent(config, pool)
   policy = policy_lib.Policy(
       agent, agent.initial_params(config.seed), 0, config.seed,
       devices.inference, devices.jit_compile)
@@ -70,8 +61,7 @@ def _measure_policy(config, pool, step_output, sizes, seconds):
   for size in sizes:
     name = f'inference, batch {size}'
     try:
-      rate = parts.measure_inference(
-          config, step_output, policy, agent, [size], seconds)[size].rate
+      rate = parts.measure_inference(bench, policy, [size], seconds)[size].rate
     except tf.errors.ResourceExhaustedError:
       rate = None
       _print_too_large(name, devices.inference)
@@ -81,7 +71,7 @@ def _measure_policy(config, pool, step_output, sizes, seconds):
   return rates
 
 
-def _measure_updates(config, pool, step_output, seconds):
+def _measure_updates(bench, seconds):
   """Measures updates with one batch size.
 
   Returns:
@@ -91,12 +81,13 @@ def _measure_updates(config, pool, step_output, seconds):
     learner's first GPU at the most, None on a CPU. None if the batch does not
     fit.
   """
-  devices = parts.choose_devices(config)
-  name = f'learner, batch {config.batch_size}'
-  logging.info('Measuring updates on %d unrolls for %g s', config.batch_size,
-               2 * seconds)
+  devices = parts.choose_devices(bench.config)
+  batch_size = bench.config.batch_size
+  name = f'learner, batch {batch_size}'
+  logging.info(
+      'Measuring updates on %d unrolls for %g s', batch_size, 2 * seconds)
   try:
-    row = _measure_updates_on(devices, config, pool, step_output, seconds)
+    row = _measure_updates_on(devices, bench, seconds)
   except tf.errors.ResourceExhaustedError:
     _print_too_large(name, devices.learner[0])
     return None
@@ -110,21 +101,21 @@ def _measure_updates(config, pool, step_output, seconds):
   return row
 
 
-def _measure_updates_on(devices, config, pool, step_output, seconds):
-  agent = agent_assembly.create_agent(config, pool)
-  learner = learner_assembly.create_learner(config, agent, devices)
+def _measure_updates_on(devices, bench, seconds):
+  learner = learner_assembly.create_learner(bench.config, bench.agent, devices)
+  bench = bench._replace(learner=learner)
   device = devices.learner[0].lstrip('/').upper()
   is_gpu = device.startswith('GPU')
   if is_gpu:
     tf.config.experimental.reset_memory_stats(device)
-  placed = parts.placed_batch(config, step_output, agent, learner)
+  placed = parts.placed_batch(bench)
   start = time.perf_counter()
   learner.step(placed)
   first_update = time.perf_counter() - start
   del placed  # Else the device holds one batch more than in a run.
-  alone = parts.measure_learner(config, step_output, agent, learner, seconds)
-  staged = parts.measure_staged(
-      config, pool, step_output, agent, learner, pool.num_environments, seconds)
+  alone = parts.measure_learner(bench, seconds)
+  staged = parts.measure_batches(
+      bench, bench.pool.num_environments, seconds, learner.step)
   memory = (tf.config.experimental.get_memory_info(device)['peak'] / 2**20
             if is_gpu else None)
   return dict(alone=alone.rate, staged=staged.rate, first_update=first_update,

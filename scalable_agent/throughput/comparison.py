@@ -36,12 +36,8 @@ def compare(configs, seconds):
     impala = dataclasses.replace(config, architecture='impala')
     logging.info('Measuring the environments of %s alone for %g s', level,
                  seconds)
-    pools = parts.make_pools(impala)
-    try:
+    with parts.open_pools(impala) as pools:
       environments = parts.measure_environments(impala, pools, seconds).rate
-    finally:
-      for pool in pools:
-        pool.close()
     results[level] = []
     for name, architecture, dynamic in ARCHITECTURES:
       logging.info('Measuring %s on %s for %g s', name, level, seconds)

@@ -3,6 +3,8 @@
 All rates are environment frames per second.
 """
 
+import collections
+import contextlib
 import dataclasses
 import os
 import threading
@@ -28,11 +30,41 @@ from scalable_agent.process import timing
 from scalable_agent.throughput import machine
 from scalable_agent.throughput import processes
 
+Bench = collections.namedtuple(
+    'Bench', 'config pool step_output agent learner', defaults=(None,))
+Bench.__doc__ = """What a part is measured with.
+
+  config: A `config.Config`.
+  pool: An `environments.Pool`, for its facts.
+  step_output: A `StepOutput` of it, of arrays [K, ...].
+  agent: A `networks.Agent` or a `networks.ReactorAgent`.
+  learner: A `learner.Learner`; None where updates are not measured.
+"""
+
 
 def make_pools(config):
   """Makes the pools of a configuration, a list."""
   layout = suites.choose_layout(config, config.num_actors)
   return suites.make_pools(config, layout, config.seed)
+
+
+@contextlib.contextmanager
+def open_pools(config):
+  """Makes the pools of a configuration, a list, and closes them after use."""
+  pools = make_pools(config)
+  try:
+    yield pools
+  finally:
+    for pool in pools:
+      pool.close()
+
+
+def make_bench(config, pool):
+  """Returns a `Bench` of a pool that nothing has been received from yet."""
+  output = pool.recv()
+  pool.send(output.ids, output.ids * 0)
+  return Bench(config, pool, output.step_output,
+               agent_assembly.create_agent(config, pool))
 
 
 def measure_parts(config, seconds):
@@ -68,37 +100,29 @@ def choose_devices(config):
 def _measure_parts(config, seconds):
   devices = choose_devices(config)
   layout = suites.choose_layout(config, config.num_actors)
-  pools = make_pools(config)
-  try:
-    output = pools[0].recv()
-    pools[0].send(output.ids, output.ids * 0)
-    step_output = output.step_output
-    agent = agent_assembly.create_agent(config, pools[0])
-    memory_assembly.check(config, agent, pools[0])
-    learner = learner_assembly.create_learner(config, agent, devices)
+  with open_pools(config) as pools:
+    bench = make_bench(config, pools[0])
+    memory_assembly.check(config, bench.agent, bench.pool)
+    bench = bench._replace(learner=learner_assembly.create_learner(
+        config, bench.agent, devices))
     policy = policy_lib.Policy(
-        agent, learner.weights(), 0, config.seed, devices.inference,
-        devices.jit_compile)
+        bench.agent, bench.learner.weights(), 0, config.seed,
+        devices.inference, devices.jit_compile)
     size = layout.maximum_batch_size
     sizes = sorted({2**i for i in range(layout.size.bit_length())} | {size})
-    by_batch = measure_inference(
-        config, step_output, policy, agent, sizes, seconds / 4)
+    by_batch = measure_inference(bench, policy, sizes, seconds / 4)
     measured = dict(
         environments=measure_environments(config, pools, seconds),
         inference=by_batch[size],
-        learner=measure_learner(config, step_output, agent, learner, seconds),
-        data_path=measure_data_path(
-            config, pools[0], step_output, agent, learner,
-            size if layout.size % size == 0 else layout.size, seconds))
+        learner=measure_learner(bench, seconds),
+        data_path=measure_batches(
+            bench, size if layout.size % size == 0 else layout.size, seconds))
     return dict(
         {name: part.rate for name, part in measured.items()},
         core_seconds={
             name: part.core_seconds for name, part in measured.items()},
         inference_by_batch={
             str(size): part.rate for size, part in by_batch.items()})
-  finally:
-    for pool in pools:
-      pool.close()
 
 
 def measure_environments(config, pools, seconds):
@@ -159,14 +183,12 @@ def _repeat(step_output, size):
       lambda a: np.resize(a, (size,) + a.shape[1:]), step_output)
 
 
-def measure_inference(config, step_output, policy, agent, sizes, seconds):
+def measure_inference(bench, policy, sizes, seconds):
   """Measures the policy alone.
 
   Args:
-    config: A `config.Config`.
-    step_output: A `StepOutput` of arrays [K, ...].
-    policy: A `policy.Policy`.
-    agent: Its `networks.Agent` or `networks.ReactorAgent`.
+    bench: A `Bench`.
+    policy: A `policy.Policy` of its agent.
     sizes: Batch sizes to measure.
     seconds: To measure for, each.
 
@@ -176,30 +198,31 @@ def measure_inference(config, step_output, policy, agent, sizes, seconds):
   measured = {}
   for size in sizes:
     inputs = (np.zeros([size], np.int32),
-              _repeat(step_output, size)._replace(info=()),
-              agent.initial_state(size))
+              _repeat(bench.step_output, size)._replace(info=()),
+              bench.agent.initial_state(size))
 
     def work():
       policy(*inputs)
-      return size * config.num_action_repeats
+      return size * bench.config.num_action_repeats
 
     measured[size] = machine.measure(work, seconds)
   return measured
 
 
-def measure_learner(config, step_output, agent, learner, seconds):
+def measure_learner(bench, seconds):
   """Updates alone, on a batch that stays there, a `machine.Measured`."""
-  placed = placed_batch(config, step_output, agent, learner)
+  placed = placed_batch(bench)
 
   def work():
-    learner.step(placed)
-    return config.frames_per_step
+    bench.learner.step(placed)
+    return bench.config.frames_per_step
 
   return machine.measure(work, seconds)
 
 
-def placed_batch(config, step_output, agent, learner):
-  """Returns a batch for `learner.step`, all of whose steps are the same."""
+def placed_batch(bench):
+  """Returns a batch for `Learner.step`, all of whose steps are the same."""
+  config, agent = bench.config, bench.agent
   zeros = trajectories.AgentOutput(
       np.int32(0), np.zeros([agent.num_actions], np.float32), np.float32(0))
   repeat = lambda a: np.repeat(
@@ -208,12 +231,13 @@ def placed_batch(config, step_output, agent, learner):
       level_name=config.level_name,
       agent_state=tree.map_structure(
           lambda a: a[0], agent.initial_state(1)),
-      env_outputs=tree.map_structure(lambda a: repeat(a[0]), step_output),
+      env_outputs=tree.map_structure(
+          lambda a: repeat(a[0]), bench.step_output),
       agent_outputs=tree.map_structure(repeat, zeros),
       policy_version=0)
   batch = trajectories.new_batch([unroll] * config.batch_size)
   batch.is_replayed[:] = np.arange(config.batch_size) >= config.num_new_unrolls
-  return learner.place(staging.join(batch))
+  return bench.learner.place(staging.join(batch))
 
 
 class _RepeatingPool(environments.Pool):
@@ -237,44 +261,21 @@ class _RepeatingPool(environments.Pool):
     pass
 
 
-def measure_data_path(config, pool, step_output, agent, learner, size, seconds):
-  """Measures unrolls, queue, batches and staging alone.
+def measure_batches(bench, size, seconds, use=lambda placed: None):
+  """Measures unrolls, queue, batches and staging, and what uses the batches.
 
   Where a source has priorities, it gets some for each batch.
 
   Args:
-    config: A `config.Config`.
-    pool: An `environments.Pool`, for its facts.
-    step_output: A `StepOutput` of arrays [K, ...].
-    agent: A `networks.Agent` or a `networks.ReactorAgent`.
-    learner: A `learner.Learner`.
+    bench: A `Bench`.
     size: Environments at a time; divides those of the pool.
     seconds: To measure for.
+    use: A function that is given each batch, as `Learner.place` returns it.
 
   Returns:
     A `machine.Measured`.
   """
-  return _measure_batches(
-      lambda placed: None, config, pool, step_output, agent, learner, size,
-      seconds)
-
-
-def measure_staged(config, pool, step_output, agent, learner, size, seconds):
-  """Measures updates on what the data path brings meanwhile.
-
-  Args:
-    As for `measure_data_path`.
-
-  Returns:
-    A `machine.Measured`.
-  """
-  return _measure_batches(
-      learner.step, config, pool, step_output, agent, learner, size, seconds)
-
-
-def _measure_batches(
-    use, config, pool, step_output, agent, learner, size, seconds):
-  """Measures the data path, each of whose placed batches `use` is given."""
+  config, pool, agent = bench.config, bench.pool, bench.agent
   output = trajectories.AgentOutput(
       np.zeros([size], np.int32),
       np.zeros([size, agent.num_actions], np.float32),
@@ -288,14 +289,15 @@ def _measure_batches(
   has_priorities = hasattr(source, 'update')
   area = staging.StagingArea(
       source, config.batch_size,
-      lambda batch: (batch.keys, learner.place(batch)))
+      lambda batch: (batch.keys, bench.learner.place(batch)))
   priorities = np.ones([config.batch_size], np.float32)
   failures = []
 
   def act():
     try:
       times = timing.StageTimes()
-      replay = _RepeatingPool(pool, pool.num_environments, step_output, size)
+      replay = _RepeatingPool(
+          pool, pool.num_environments, bench.step_output, size)
       actor.run_actor(replay, times, actor.Actor(
           replay.level_names, replay.num_actions,
           lambda *unused_args: (output, state, versions),

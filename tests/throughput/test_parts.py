@@ -81,12 +81,13 @@ def _measure_data_path(values):
   step_output = StepOutput(
       floats, StepOutputInfo(floats, np.zeros([4], np.int32)), floats > 0,
       (np.zeros([4, 3], np.float32),))
-  return parts.measure_data_path(
+  bench = parts.Bench(
       _config(**values), types.SimpleNamespace(
           num_environments=4, num_actions=2, level_names=['level']),
       step_output, types.SimpleNamespace(
           num_actions=2, initial_state=lambda size: ()),
-      types.SimpleNamespace(place=lambda batch: batch), size=2, seconds=.3)
+      types.SimpleNamespace(place=lambda batch: batch))
+  return parts.measure_batches(bench, size=2, seconds=.3)
 
 
 @pytest.mark.parametrize('values, has_priorities', [
