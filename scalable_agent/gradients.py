@@ -57,10 +57,3 @@ def densify(gradients):
       dense[name], touched[name] = rmsprop.sum_rows(
           gradient, gradient.dense_shape[0])
   return dense, touched
-
-
-def sparsify(dense, touched):
-  """Returns the `tf.IndexedSlices` of the rows that any replica touched."""
-  rows = tf.range(tf.shape(dense)[0])
-  return tf.IndexedSlices(
-      dense, tf.where(touched > 0, rows, -1), tf.shape(dense))

@@ -15,6 +15,7 @@ import tree
 
 from scalable_agent import gradients as gradients_lib
 from scalable_agent import placing
+from scalable_agent import rmsprop
 
 
 def create_strategy(devices):
@@ -267,9 +268,7 @@ class Learner:
     clip = self._gradient_norm_clip
     scale = clip / tf.maximum(norm, clip) if clip else tf.ones([])
     gradients = dict(dense, **{
-        name: gradients_lib.sparsify(
-            self._local(dense[name]), self._local(rows))
-        for name, rows in touched.items()})
+        name: rmsprop.Rows(dense[name], touched[name]) for name in touched})
     # Outside of its scope, the optimizer would update the first replica alone.
     with self._strategy.scope():
       self.optimizer.apply_gradients(

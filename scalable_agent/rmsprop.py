@@ -7,11 +7,20 @@ of Keras starts at zero. Both matter at the paper's settings.
     mom <- momentum mom + lr g / sqrt(ms + epsilon)
     var <- var - mom
 
-A sparse gradient, `tf.IndexedSlices`, does this to the rows that it has, and
-nothing to the others: their mean square and their momentum do not decay.
+A sparse gradient, `Rows`, does this to the rows that it has, and nothing to the
+others: their mean square and their momentum do not decay.
 """
 
+import collections
+
 import tensorflow as tf
+
+Rows = collections.namedtuple('Rows', 'values touched')
+Rows.__doc__ = """The gradient of a variable of which some rows were used.
+
+  values: The sum for each row, of the variable's shape.
+  touched: float32 [rows], how often each row was used.
+"""
 
 
 def sum_rows(slices, num_rows):
@@ -23,11 +32,10 @@ def sum_rows(slices, num_rows):
     num_rows: How many rows the whole has.
 
   Returns:
-    A pair: the sums, [num_rows, ...], and how often each row occurs, float32
-    [num_rows].
+    `Rows`.
   """
   # Both sums leave out negative indices.
-  return (
+  return Rows(
       tf.math.unsorted_segment_sum(slices.values, slices.indices, num_rows),
       tf.math.unsorted_segment_sum(
           tf.ones_like(slices.indices, tf.float32), slices.indices, num_rows))
@@ -87,9 +95,8 @@ class RMSProp(tf.Module):
       grads_and_vars: A list of (gradient, variable), the same variables in the
         same order at every call. With several replicas the gradients are
         already reduced, and mirrored like their variables. A gradient is a
-        tensor or a `tf.IndexedSlices`: repeated indices stand for the sum of
-        their values, negative ones for no row. A `tf.IndexedSlices` may also be
-        of plain tensors; all replicas then get the same.
+        tensor, `Rows`, or a `tf.IndexedSlices` as `sum_rows` takes it. What is
+        not mirrored, all replicas get.
       learning_rate: Float scalar tensor, or None for the constructor's.
       scale: Float scalar tensor that multiplies each gradient.
       condition: Bool scalar tensor; False leaves everything as it is.
@@ -110,8 +117,11 @@ class RMSProp(tf.Module):
 
   def _update_variable(self, variable, gradient, mean_square, momentum,
                        learning_rate, scale, condition):
+    if isinstance(gradient, tf.IndexedSlices):
+      gradient = sum_rows(gradient, variable.shape[0])
+
     def update():
-      if isinstance(gradient, tf.IndexedSlices):
+      if isinstance(gradient, Rows):
         self._update_rows(variable, gradient, mean_square, momentum,
                           learning_rate, scale)
       else:
@@ -123,17 +133,15 @@ class RMSProp(tf.Module):
 
     return tf.cond(condition, update, lambda: False)
 
-  def _update_rows(self, variable, gradient, mean_square, momentum,
-                   learning_rate, scale):
+  def _update_rows(self, variable, rows, mean_square, momentum, learning_rate,
+                   scale):
     """Updates the rows of a sparse gradient.
 
     Not with `ResourceSparseApplyRMSProp`, which GPUs lack.
     """
-    num_rows = variable.shape[0]
-    summed, counts = sum_rows(gradient, num_rows)
-    summed *= scale
+    summed = rows.values * scale
     is_row = tf.reshape(
-        counts > 0., [num_rows] + [1] * (variable.shape.rank - 1))
+        rows.touched > 0., [-1] + [1] * (variable.shape.rank - 1))
 
     new_mean_square = (
         self._decay * mean_square + (1. - self._decay) * tf.square(summed))

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from scalable_agent import gradients as gradients_lib
 from scalable_agent import rmsprop
 
 _SHAPES = [(), (7,), (3, 4), (2, 3, 2, 2)]
@@ -409,22 +410,37 @@ def test_variables_are_mean_squares_then_momenta():
       strict=True))
 
 
+def _slices_of_replica(slices):
+  """Sparse gradients that differ between replicas."""
+  factor = 1. + tf.cast(
+      tf.distribute.get_replica_context().replica_id_in_sync_group, tf.float32)
+  return _as_indexed_slices(slices, factor)
+
+
 def _reduced(strategy, slices, variables):
   """Sparse gradients of replicas that differ, reduced to mirrored sums."""
-  def replica_fn():
-    factor = 1. + tf.cast(
-        tf.distribute.get_replica_context().replica_id_in_sync_group,
-        tf.float32)
-    return _as_indexed_slices(slices, factor)
-
   return strategy.extended.batch_reduce_to(
       tf.distribute.ReduceOp.SUM,
-      list(zip(strategy.run(replica_fn), variables)))
+      list(zip(strategy.run(_slices_of_replica, args=(slices,)), variables)))
 
 
-@pytest.mark.parametrize('is_mirrored', [False, True])
-def test_sparse_mirrored_replicas_equal_tensorflow_1(mirrored, is_mirrored):
-  """Both copies end alike, from mirrored slices and from one for all."""
+def _reduced_rows(strategy, slices, variables):
+  """The same as `Rows`, which is what a learner reduces."""
+  dense, touched = strategy.run(lambda: gradients_lib.densify(
+      dict(enumerate(_slices_of_replica(slices)))))
+  reduced = lambda parts: strategy.extended.batch_reduce_to(
+      tf.distribute.ReduceOp.SUM, list(zip(parts.values(), variables)))
+  return map(rmsprop.Rows, reduced(dense), reduced(touched))
+
+
+def _for_all(unused_strategy, slices, unused_variables):
+  """One sum of sparse gradients for all replicas."""
+  return _as_indexed_slices(slices, 3.)
+
+
+@pytest.mark.parametrize('make', [_reduced_rows, _reduced, _for_all])
+def test_sparse_mirrored_replicas_equal_tensorflow_1(mirrored, make):
+  """Both copies end alike, from mirrored gradients and from one for all."""
   settings = dict(decay=.99, momentum=.9, epsilon=.1)
   initial = _random_tables(0)
   oracle = _TF1(initial, **settings, sparse=True)
@@ -435,12 +451,9 @@ def test_sparse_mirrored_replicas_equal_tensorflow_1(mirrored, is_mirrored):
 
     @tf.function(reduce_retracing=True)
     def update(slices, condition):
-      if is_mirrored:
-        gradients = _reduced(mirrored, slices, variables)
-      else:
-        gradients = _as_indexed_slices(slices, 3.)
       optimizer.apply_gradients(
-          zip(gradients, variables), scale=.5, condition=condition)
+          zip(make(mirrored, slices, variables), variables), scale=.5,
+          condition=condition)
 
     for step in range(20):
       # TensorFlow's own sum of slices over replicas fails on empty ones.
