@@ -22,7 +22,6 @@ class Values:
   def __init__(self, num_rows, shape, dtype):
     """Initializes the column; `shape` and `dtype` are those of one value."""
     self._values = _allocate((num_rows, *shape), dtype)
-    self.nbytes = self._values.nbytes
 
   def write(self, row, values, begin, end):
     """Writes some of an unroll's values to successive rows of a lane.
@@ -68,8 +67,6 @@ class StackedFrames:
     self._lane_length = lane_length
     self._newest = _allocate((num_rows, *shape[:2]), np.uint8)
     self._whole = [{} for _ in range(num_rows // lane_length)]
-    # Those of gaps, and of games that begin, come on top.
-    self.nbytes = self._newest.nbytes + len(self._whole) * int(np.prod(shape))
 
   def write(self, row, values, begin, end):
     """As `Values.write`, of uint8 [T+1, H, W, 4]."""

@@ -109,14 +109,6 @@ class SequenceStore:
     """The first position of the oldest lane."""
     return max(self._num_begun - self._num_lanes, 0) * self._lane_length
 
-  @property
-  def nbytes(self):
-    """Bytes of memory that the entries take once all rows are written.
-
-    Stacks of frames with which games begin take more.
-    """
-    return sum(column.nbytes for column in self._columns)
-
   def add(self, unroll):
     """Takes the entries of an unroll that are not here yet.
 

@@ -22,6 +22,7 @@ from scalable_agent.replay import prioritized_sequences
 from scalable_agent.shared_replay import contents
 from scalable_agent.shared_replay import protocol
 from scalable_agent.suites import Facts
+from tests.replay import streams
 
 _ATARI = Facts(6, (ArraySpec((84, 84, 4), np.dtype(np.uint8)),))
 _LANGUAGE = Facts(9, (ArraySpec((72, 96, 3), np.dtype(np.uint8)),
@@ -403,9 +404,13 @@ def test_bytes_of_a_step_are_those_of_the_store_and_its_tree(
       None, num_steps, 1, config.unroll_length, 5., .1, 0, None,
       has_stacks=frame_stack == 4, num_environments=num_actors)
   unroll = trajectories.ActorOutput(
-      'pong', (), *memory._entry(facts), policy_version=0)
-  replay._store.add(unroll)
-  taken = replay._store.nbytes + sum(
+      'pong', (), *tree.map_structure(
+          lambda a: a.repeat(config.unroll_length + 1, axis=0),
+          memory._entry(facts)), policy_version=0)
+  store = replay._store
+  for _ in range(0, store.num_rows, config.unroll_length):
+    store.add(unroll)
+  taken = sum(map(streams.num_bytes, store._columns)) + sum(
       array.nbytes for array in (replay._tree._counts, replay._tree._means))
   needed = num_steps * memory.step_bytes(config, facts)
   assert taken <= needed < 1.05 * taken

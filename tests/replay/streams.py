@@ -1,6 +1,7 @@
 """Environments whose every entry says whose it is and when it was."""
 
 import numpy as np
+import tree
 
 from scalable_agent import trajectories
 from scalable_agent.environments import StepOutput
@@ -67,3 +68,9 @@ def values_of(unroll):
   assert unroll.level_name == f'level_{values[0] // (100 * _LIFE)}'
   assert not unroll.agent_state[0].any()
   return values.tolist()
+
+
+def num_bytes(column):
+  """The bytes of the arrays that a column of a store holds."""
+  return sum(array.nbytes for array in tree.flatten(vars(column))
+             if isinstance(array, np.ndarray))

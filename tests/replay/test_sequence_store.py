@@ -267,4 +267,5 @@ def test_bytes_are_those_of_each_step_once():
   store, stream = _store(4), streams_lib.Stream(1, _T)
   store.add(stream.unroll())
   # Reward, return, step, end, 2 numbers, action, 2 logits, baseline.
-  assert store.nbytes == store.num_rows * (4 + 4 + 4 + 1 + 8 + 4 + 8 + 4)
+  assert sum(map(streams_lib.num_bytes, store._columns)) == (
+      store.num_rows * (4 + 4 + 4 + 1 + 8 + 4 + 8 + 4))
