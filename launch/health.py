@@ -27,7 +27,7 @@ from absl import app  # Has flags of its own.  pylint: disable=unused-import
 from absl import flags
 
 from scalable_agent.config import flags as config_flags
-from scalable_agent.sweeps import run_processes
+from scalable_agent.sweeps import progress
 from scalable_agent.training import logdir
 from scalable_agent.training import run_config
 
@@ -83,7 +83,7 @@ def find_silence(config, process):
     began = int(f.read().rpartition(')')[2].split()[19])
   runs = time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf(
       'SC_CLK_TCK')
-  if run_processes.is_trained(config):
+  if progress.is_trained(config):
     return 0.  # What is left is an evaluation.
   paths = (os.path.join(config.logdir, name)
            for name in ('metrics.jsonl', logdir.LOCK_FILE))

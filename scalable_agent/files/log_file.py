@@ -7,6 +7,7 @@ from scalable_agent.files import whole_file
 
 METRICS = 'metrics.jsonl'
 EPISODES, EVALUATIONS = 'episodes.csv', 'evaluations.csv'
+_TAIL_BYTES = 1 << 16
 
 
 class LogFile:
@@ -126,6 +127,25 @@ def last_frames(path, frames_of_line):
     return 0
   with open(path, 'rb') as f:
     return max((frames_of_line(line) or 0 for line in f), default=0)
+
+
+def last_lines(path, num_bytes=_TAIL_BYTES):
+  """Returns the whole lines at the end of a file, a list of bytes.
+
+  Args:
+    path: The file. Where it cannot be read, there are no lines.
+    num_bytes: How far from the end to look for them.
+  """
+  try:
+    with open(path, 'rb') as f:
+      f.seek(0, os.SEEK_END)
+      start = max(f.tell() - num_bytes, 0)
+      f.seek(start)
+      lines = f.read().split(b'\n')
+  except OSError:
+    return []
+  # The first may be the end of a line, the last has not ended yet.
+  return lines[1 if start else 0:-1]
 
 
 def has_lines(path):

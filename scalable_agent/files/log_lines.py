@@ -8,7 +8,11 @@ import collections
 import csv
 import json
 
+import numpy as np
+
 _MAX_FRAMES = 2**63
+# Returns are float32.
+_MAX_RETURN = float(np.finfo(np.float32).max)
 
 EpisodeLine = collections.namedtuple(
     'EpisodeLine', 'frames level episode_return episode_frames')
@@ -59,6 +63,14 @@ def parse_episode(line):
   except (ValueError, csv.Error):
     return None
   if not is_frames(episode.frames) or not level or not level.isprintable():
+    return None
+  return episode
+
+
+def parse_finite_episode(line):
+  """As `parse_episode`, but None also if the return is not a finite float32."""
+  episode = parse_episode(line)
+  if episode is None or not abs(episode.episode_return) <= _MAX_RETURN:
     return None
   return episode
 

@@ -54,8 +54,6 @@ Episodes.__doc__ = """A level's training episodes, in the order of their ends.
 _READ_SETTINGS = (
     'level_name', 'seed', *config_lib.names(config_lib.AGENT))
 _HEADER = ','.join(log_lines.EpisodeLine._fields).encode()
-# Returns are float32.
-_MAX_RETURN = float(np.finfo(np.float32).max)
 # What is slower was not measured.
 _LEAST_FPS = 1e-3
 
@@ -154,13 +152,6 @@ def _parse_lines(path, parse):
         'finite.', path, num_damaged)
 
 
-def _parse_finite_episode(line):
-  episode = log_lines.parse_episode(line)
-  if episode is None or not abs(episode.episode_return) <= _MAX_RETURN:
-    return None
-  return episode
-
-
 def read_episodes(logdir, name=log_file.EPISODES):
   """Reads `episodes.csv`.
 
@@ -178,7 +169,7 @@ def read_episodes(logdir, name=log_file.EPISODES):
   """
   levels = {}
   for episode in _parse_lines(
-      os.path.join(logdir, name), _parse_finite_episode):
+      os.path.join(logdir, name), log_lines.parse_finite_episode):
     levels.setdefault(episode.level, []).append(
         (episode.frames, episode.episode_return))
   return {level: Episodes(np.array([frames for frames, _ in episodes]),

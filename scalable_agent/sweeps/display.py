@@ -16,7 +16,7 @@ from rich import live
 from rich import table as table_lib
 
 from scalable_agent.logs import messages
-from scalable_agent.sweeps import run_processes
+from scalable_agent.sweeps import progress as progress_lib
 
 _PAINT_SECONDS = 1.
 # Characters in a line of what is no terminal.
@@ -29,7 +29,7 @@ Column.__doc__ = """A column of the table.
 
   name: Its heading.
   justify: 'left' or 'right'.
-  text: A function of a `ManagedRun` and its `Progress`.
+  text: A function of a `ManagedRun` and its `progress.Progress`.
 """
 
 
@@ -134,7 +134,7 @@ class Display:
   def _progress(self, run):
     if run.name in self._known:
       return self._known[run.name]
-    progress = run_processes.read_progress(run.logdir)
+    progress = progress_lib.read(run.logdir)
     if run.state not in ('running', 'elsewhere'):
       self._known[run.name] = progress
     return progress

@@ -15,6 +15,7 @@ import time
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.files import log_file
 from scalable_agent.sweeps import evolution
+from scalable_agent.sweeps import progress
 from scalable_agent.sweeps import run_processes
 
 # What a donor removes while it is being copied is looked for anew.
@@ -66,7 +67,7 @@ class Member:
 
   def _episodes(self, after, until):
     """Returns its last episodes in a range of frames, as many as count."""
-    return run_processes.last_episodes(
+    return progress.last_episodes(
         self._logdir, self._population.episodes, after, until)
 
   def score(self):
@@ -100,7 +101,7 @@ class Member:
   def leave_if_ready(self):
     """Ends its process if it can evolve."""
     if self.run.state == 'running' and self._has_new_episodes():
-      newest = run_processes.last_episodes(self._logdir, 1, -1)
+      newest = progress.last_episodes(self._logdir, 1, -1)
       if newest and self._is_ready(newest[-1].frames):
         self.run.terminate()
 
@@ -112,7 +113,7 @@ class Member:
     if self.run.state != 'running':
       return 0.
     if self._turn_begin is None:
-      frames = run_processes.read_progress(self._logdir).frames or 0
+      frames = progress.read(self._logdir).frames or 0
       if frames <= self._start_frames:
         return 0.
       self._turn_begin = time.monotonic()
@@ -129,7 +130,7 @@ class Member:
       settings['warm_start'] = checkpoint_files.path_of(
           self._copy_directory(record.frames), record.donor_frames)
     # A process that was killed has logged more than it has saved.
-    logged = run_processes.read_progress(self._logdir).frames or 0
+    logged = progress.read(self._logdir).frames or 0
     self._start_frames, self._turn_begin = max(frames, logged), None
     return self._make_command(settings)
 

@@ -9,11 +9,9 @@ processes for one run. A process that trains also has the lock of its run, which
 holds wherever it was started from.
 """
 
-import collections
 import contextlib
 import ctypes
 import functools
-import json
 import math
 import os
 import signal
@@ -22,21 +20,16 @@ import time
 
 from absl import logging
 
-from scalable_agent import suites
 from scalable_agent.checkpoints import checkpoint_files
-from scalable_agent.checkpoints import chosen_checkpoint
 from scalable_agent.config import ConfigError
-from scalable_agent.files import file_names
 from scalable_agent.files import locks
 from scalable_agent.files import log_file
-from scalable_agent.files import log_lines
 from scalable_agent.process import errors
 from scalable_agent.process import timing
 from scalable_agent.training import logdir as logdir_lib
 
 MAX_RETRIES = 2
 _LOCK_FILE = 'launcher.lock'
-RECENT_EPISODES = 100
 _POLL_SECONDS = .2
 _WAIT_SECONDS = .05
 # Until a start that has failed is tried again: a disk may be full for a while.
@@ -45,103 +38,10 @@ _REST_SECONDS = 30.
 _UNREADABLE_SECONDS = 300.
 # How long a process may take to end once it is told to: more than a save.
 _GRACE_SECONDS = 300.
-_TAIL_BYTES = 1 << 16
 # From Linux's <sys/prctl.h>. Looked up here, since little is allowed between
 # fork and exec.
 _PR_SET_PDEATHSIG = 1
 _PRCTL = ctypes.CDLL(None).prctl
-
-Progress = collections.namedtuple(
-    'Progress', 'frames fps mean_return num_episodes')
-Progress.__doc__ = """How far a run is, each None if it has not said.
-
-  frames: Environment frames.
-  fps: Environment frames per second.
-  mean_return: Of the last episodes, at most `RECENT_EPISODES`.
-  num_episodes: How many episodes that is.
-"""
-
-
-def is_trained(config):
-  """Whether a `config.Config`'s newest checkpoint has all of its frames."""
-  return (checkpoint_files.newest_frames(config.logdir) >=
-          config.total_environment_frames)
-
-
-def is_tested(config):
-  """Whether a `config.Config`'s checkpoint has been tested enough, and filmed.
-  """
-  try:
-    with open(os.path.join(config.logdir, file_names.TEST_SCORES)) as f:
-      scores = json.load(f)
-    return scores['frames'] == chosen_checkpoint.frames(config) and all(
-        scores['levels'][level]['num_episodes'] >= config.test_num_episodes
-        and (not config.video_dir or os.path.exists(
-            file_names.video(config.video_dir, level)))
-        for level in suites.level_names(config))
-  except (FileNotFoundError, NotADirectoryError, ValueError, KeyError,
-          TypeError, RecursionError):
-    return False
-
-
-def _last_lines(path, num_bytes=_TAIL_BYTES):
-  try:
-    with open(path, 'rb') as f:
-      f.seek(0, os.SEEK_END)
-      start = max(f.tell() - num_bytes, 0)
-      f.seek(start)
-      lines = f.read().split(b'\n')
-  except OSError:
-    return []
-  # The first may be the end of a line, the last has not ended yet.
-  return lines[1 if start else 0:-1]
-
-
-def _parse_finite(lines):
-  """Returns what is an episode, and has a return, a list of `EpisodeLine`s."""
-  return [episode for episode in map(log_lines.parse_episode, lines)
-          if episode and math.isfinite(episode.episode_return)]
-
-
-def last_episodes(logdir, count, after, until=math.inf):
-  """Reads the last episodes that a run has logged in a range of frames.
-
-  Args:
-    logdir: The run's directory.
-    count: How many at most.
-    after: Environment frames; the episodes have more.
-    until: Environment frames; the episodes have no more.
-
-  Returns:
-    A list of `log_lines.EpisodeLine`s, the newest last, without returns that
-    are not finite.
-  """
-  path = os.path.join(logdir, log_file.EPISODES)
-  num_bytes = _TAIL_BYTES
-  while True:
-    episodes = _parse_finite(_last_lines(path, num_bytes))
-    found = [episode for episode in episodes if after < episode.frames <= until]
-    is_all = not os.path.exists(path) or num_bytes >= os.path.getsize(path)
-    if len(found) >= count or is_all or (
-        episodes and episodes[0].frames <= after):
-      return found[-count:]
-    num_bytes *= 4
-
-
-def read_progress(logdir):
-  """Reads the ends of what a run logs, and returns its `Progress`."""
-  metrics = None
-  for line in reversed(_last_lines(os.path.join(logdir, log_file.METRICS))):
-    metrics = log_lines.parse_metrics(line)
-    if metrics:
-      break
-  metrics = metrics or {}
-  fps = metrics.get('fps')
-  returns = [episode.episode_return
-             for episode in last_episodes(logdir, RECENT_EPISODES, -1)]
-  return Progress(
-      metrics.get('frames'), fps if isinstance(fps, float) else None,
-      sum(returns) / len(returns) if returns else None, len(returns))
 
 
 def _end_with_parent():
@@ -205,7 +105,8 @@ class ManagedRun:
     """The last line that a process printed, or why none could be started."""
     if self._start_error:
       return self._start_error
-    lines = [line for line in _last_lines(self.output_path) if line.strip()]
+    lines = [line for line in log_file.last_lines(self.output_path)
+             if line.strip()]
     return lines[-1].decode(errors='replace') if lines else ''
 
   def failure(self):

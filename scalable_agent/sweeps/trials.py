@@ -13,6 +13,7 @@ from scalable_agent.process import machine_memory
 from scalable_agent.studies import outcomes
 from scalable_agent.studies import selection
 from scalable_agent.sweeps import grid
+from scalable_agent.sweeps import progress
 from scalable_agent.sweeps import run_processes
 from scalable_agent.training import logdir as logdir_lib
 
@@ -118,8 +119,8 @@ def make_run(trial, config, arguments, ends_with_parent=False):
                       'trains. Runs share a replay job with --share_replay.')
   logdir_lib.check(config, {})
   _check_mark(trial, config.logdir)
-  is_done = (run_processes.is_tested if config.mode == 'test' else
-             run_processes.is_trained)
+  is_done = (progress.is_tested if config.mode == 'test' else
+             progress.is_trained)
   settings = dict(grid.settings_of(trial), logdir=config.logdir)
   if config.video_dir:
     settings['video_dir'] = config.video_dir

@@ -55,6 +55,18 @@ def test_damaged_metrics(line):
     b'episode_frames'])
 def test_damaged_episodes(line):
   assert log_lines.parse_episode(line) is None
+  assert log_lines.parse_finite_episode(line) is None
+
+
+@pytest.mark.parametrize('value, is_finite', [
+    (b'-3.4028234663852886e+38', True), (b'3.5e+38', False), (b'1e999', False),
+    (b'nan', False)])
+def test_finite_returns_are_float32(value, is_finite):
+  line = b'100,pong,' + value + b',4'
+  episode = log_lines.parse_episode(line)
+  assert episode is not None
+  assert log_lines.parse_finite_episode(line) == (
+      episode if is_finite else None)
 
 
 def test_the_fields_are_the_columns():

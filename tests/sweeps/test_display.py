@@ -10,6 +10,7 @@ import time
 import pytest
 
 from scalable_agent.sweeps import display
+from scalable_agent.sweeps import progress
 from scalable_agent.sweeps import run_processes
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -40,9 +41,9 @@ def test_logs_are_read_once_for_all_columns(tmp_path, monkeypatch):
 
   def read_progress(logdir):
     read.append(logdir)
-    return run_processes.Progress(7, 1., None, 0)
+    return progress.Progress(7, 1., None)
 
-  monkeypatch.setattr(run_processes, 'read_progress', read_progress)
+  monkeypatch.setattr(progress, 'read', read_progress)
   runs = []
   for name in 'ab':
     runs.append(_make_run(tmp_path))
@@ -60,8 +61,8 @@ def test_the_time_that_is_left_may_be_any(
   run.state = 'running'
   frames = iter([0, 1000])
   monkeypatch.setattr(
-      run_processes, 'read_progress',
-      lambda unused: run_processes.Progress(next(frames), 1., None, 0))
+      progress, 'read',
+      lambda unused: progress.Progress(next(frames), 1., None))
   with display.Display([run], 'run') as shown:
     shown._make()
     time.sleep(.1)

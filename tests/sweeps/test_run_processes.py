@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import types
 
 import psutil
 import pytest
@@ -274,25 +273,6 @@ def test_a_run_whose_other_process_died_goes_on(tmp_path):
   first.wait()
 
 
-# -- What a log directory says ------------------------------------------------
-
-
-def _write_checkpoint(logdir, frames):
-  (logdir / f'ckpt-{frames}.index').touch()
-
-
-def test_is_trained(tmp_path):
-  """By the checkpoints that are there, whatever is noted of them."""
-  config = types.SimpleNamespace(logdir=tmp_path, total_environment_frames=2560)
-  assert not run_processes.is_trained(config)
-  _write_checkpoint(tmp_path, 2560)
-  _write_checkpoint(tmp_path, 1280)
-  (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "ckpt-1280"\n')
-  assert run_processes.is_trained(config)
-  config.total_environment_frames += 1
-  assert not run_processes.is_trained(config)
-
-
 @pytest.mark.parametrize('name', [logdir_lib.LOCK_FILE, 'launcher.lock'])
 def test_a_run_that_is_elsewhere_is_waited_for(tmp_path, monkeypatch, name):
   """Also one that somebody has started by hand; and no lock is in its way."""
@@ -307,39 +287,6 @@ def test_a_run_that_is_elsewhere_is_waited_for(tmp_path, monkeypatch, name):
   run.poll()
   assert run.state == 'waiting'
   assert _starts(run) == 0
-
-
-@pytest.mark.parametrize('text, expected', [
-    ('{"frames": 80, "levels": {"pong": {"num_episodes": 10}}}', True),
-    ('{"frames": 80, "levels": {"pong": {"num_episodes": 9}}}', False),
-    ('{"frames": 40, "levels": {"pong": {"num_episodes": 10}}}', False),
-    ('{"frames": 80, "levels": {}}', False), ('{"frames": 80, ', False)])
-def test_is_tested(tmp_path, text, expected):
-  config = types.SimpleNamespace(
-      logdir=tmp_path, suite='atari', level_name='pong', mode='test',
-      checkpoint='latest', test_num_episodes=10, video_dir='')
-  assert not run_processes.is_tested(config)
-  _write_checkpoint(tmp_path, 80)
-  (tmp_path / 'test_scores.json').write_text(text)
-  assert run_processes.is_tested(config) == expected
-  # What is to be filmed too is not done without its film.
-  config.video_dir = tmp_path
-  assert not run_processes.is_tested(config)
-  (tmp_path / 'pong.gif').touch()
-  assert run_processes.is_tested(config) == expected
-
-
-def test_progress_is_read_from_the_ends(tmp_path):
-  """Of long files too, and while a line is being written."""
-  assert run_processes.read_progress(tmp_path) == (None, None, None, 0)
-  (tmp_path / 'metrics.jsonl').write_text(
-      '{"frames": 10, "fps": 1.5}\n' * 9999 +
-      '{"frames": 20, "fps": 2.5}\n{"frames": 30, "f')
-  (tmp_path / 'episodes.csv').write_text(
-      'frames,level,episode_return,episode_frames\n' +
-      '1,pong,99,4\n' * 9999 + '1,pong,1,4\n' * 50 + '1,pong,3,4\n' * 50 +
-      '2,pong,7')
-  assert run_processes.read_progress(tmp_path) == (20, 2.5, 2., 100)
 
 
 def test_no_two_that_run_have_the_variables_of_the_same_place(tmp_path):
@@ -438,22 +385,3 @@ def test_a_run_ends_with_its_program_if_it_is_to(tmp_path, ends_with_parent):
     process.kill()
   assert bool(gone) == ends_with_parent
   assert (tmp_path / 'saved').exists() == ends_with_parent
-
-
-def test_the_last_episodes_are_those_of_a_range_of_frames(tmp_path):
-  path = tmp_path / 'episodes.csv'
-  assert run_processes.last_episodes(tmp_path, 5, 0) == []
-  path.write_text('frames,level,episode_return,episode_frames\n' + ''.join(
-      f'{i},pong,{"nan" if i == 19_000 else i},4\n' for i in range(20_000)))
-
-  def frames(*args):
-    return [episode.frames
-            for episode in run_processes.last_episodes(tmp_path, *args)]
-
-  assert frames(3, 0) == [19_997, 19_998, 19_999]
-  assert frames(3, 19_998) == [19_999]
-  # Far from the end, which takes more than one look.
-  assert frames(3, 0, 100) == [98, 99, 100]
-  assert frames(9, 98, 100) == [99, 100]
-  assert frames(2, 0, 19_000) == [18_998, 18_999]
-  assert len(frames(10 ** 6, -1)) == 19_999

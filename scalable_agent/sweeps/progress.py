@@ -1,0 +1,90 @@
+"""How far a run is, by its files."""
+
+import collections
+import json
+import math
+import os
+
+from scalable_agent import suites
+from scalable_agent.checkpoints import checkpoint_files
+from scalable_agent.checkpoints import chosen_checkpoint
+from scalable_agent.files import file_names
+from scalable_agent.files import log_file
+from scalable_agent.files import log_lines
+from scalable_agent.suites import scores as suite_scores
+
+# Of a log, what is read first; more if that is not enough.
+_FIRST_BYTES = 1 << 16
+
+Progress = collections.namedtuple('Progress', 'frames fps mean_return')
+Progress.__doc__ = """How far a run is, each None if it has not said.
+
+  frames: Environment frames.
+  fps: Environment frames per second.
+  mean_return: Of the last episodes, at most `suites.scores.WINDOW`.
+"""
+
+
+def is_trained(config):
+  """Whether a `config.Config`'s newest checkpoint has all of its frames."""
+  return (checkpoint_files.newest_frames(config.logdir) >=
+          config.total_environment_frames)
+
+
+def is_tested(config):
+  """Whether a `config.Config`'s checkpoint has been tested enough, and filmed.
+  """
+  try:
+    with open(os.path.join(config.logdir, file_names.TEST_SCORES)) as f:
+      scores = json.load(f)
+    return scores['frames'] == chosen_checkpoint.frames(config) and all(
+        scores['levels'][level]['num_episodes'] >= config.test_num_episodes
+        and (not config.video_dir or os.path.exists(
+            file_names.video(config.video_dir, level)))
+        for level in suites.level_names(config))
+  except (FileNotFoundError, NotADirectoryError, ValueError, KeyError,
+          TypeError, RecursionError):
+    return False
+
+
+def last_episodes(logdir, count, after, until=math.inf):
+  """Reads the last episodes that a run has logged in a range of frames.
+
+  Args:
+    logdir: The run's directory.
+    count: How many at most.
+    after: Environment frames; the episodes have more.
+    until: Environment frames; the episodes have no more.
+
+  Returns:
+    A list of `log_lines.EpisodeLine`s, the newest last, without returns that
+    are not finite.
+  """
+  path = os.path.join(logdir, log_file.EPISODES)
+  num_bytes = _FIRST_BYTES
+  while True:
+    episodes = list(filter(None, map(
+        log_lines.parse_finite_episode, log_file.last_lines(path, num_bytes))))
+    found = [episode for episode in episodes if after < episode.frames <= until]
+    is_all = not os.path.exists(path) or num_bytes >= os.path.getsize(path)
+    if len(found) >= count or is_all or (
+        episodes and episodes[0].frames <= after):
+      return found[-count:]
+    num_bytes *= 4
+
+
+def read(logdir):
+  """Reads the ends of what a run logs, and returns its `Progress`."""
+  metrics = None
+  for line in reversed(log_file.last_lines(
+      os.path.join(logdir, log_file.METRICS))):
+    metrics = log_lines.parse_metrics(line)
+    if metrics:
+      break
+  metrics = metrics or {}
+  fps = metrics.get('fps')
+  returns = [episode.episode_return
+             for episode in last_episodes(logdir, suite_scores.WINDOW, -1)]
+  return Progress(
+      metrics.get('frames'), fps if isinstance(fps, float) else None,
+      sum(returns) / len(returns) if returns else None)

@@ -1,0 +1,75 @@
+"""How far a run is, by its files."""
+
+import types
+
+import pytest
+
+from scalable_agent.sweeps import progress
+
+
+def _write_checkpoint(logdir, frames):
+  (logdir / f'ckpt-{frames}.index').touch()
+
+
+def test_is_trained(tmp_path):
+  """By the checkpoints that are there, whatever is noted of them."""
+  config = types.SimpleNamespace(logdir=tmp_path, total_environment_frames=2560)
+  assert not progress.is_trained(config)
+  _write_checkpoint(tmp_path, 2560)
+  _write_checkpoint(tmp_path, 1280)
+  (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "ckpt-1280"\n')
+  assert progress.is_trained(config)
+  config.total_environment_frames += 1
+  assert not progress.is_trained(config)
+
+
+@pytest.mark.parametrize('text, expected', [
+    ('{"frames": 80, "levels": {"pong": {"num_episodes": 10}}}', True),
+    ('{"frames": 80, "levels": {"pong": {"num_episodes": 9}}}', False),
+    ('{"frames": 40, "levels": {"pong": {"num_episodes": 10}}}', False),
+    ('{"frames": 80, "levels": {}}', False), ('{"frames": 80, ', False)])
+def test_is_tested(tmp_path, text, expected):
+  config = types.SimpleNamespace(
+      logdir=tmp_path, suite='atari', level_name='pong', mode='test',
+      checkpoint='latest', test_num_episodes=10, video_dir='')
+  assert not progress.is_tested(config)
+  _write_checkpoint(tmp_path, 80)
+  (tmp_path / 'test_scores.json').write_text(text)
+  assert progress.is_tested(config) == expected
+  # What is to be filmed too is not done without its film.
+  config.video_dir = tmp_path
+  assert not progress.is_tested(config)
+  (tmp_path / 'pong.gif').touch()
+  assert progress.is_tested(config) == expected
+
+
+def test_progress_is_read_from_the_ends(tmp_path):
+  """Of long files too, and while a line is being written."""
+  assert progress.read(tmp_path) == (None, None, None)
+  (tmp_path / 'metrics.jsonl').write_text(
+      '{"frames": 10, "fps": 1.5}\n' * 9999 +
+      '{"frames": 20, "fps": 2.5}\n{"frames": 30, "f')
+  (tmp_path / 'episodes.csv').write_text(
+      'frames,level,episode_return,episode_frames\n' +
+      '1,pong,99,4\n' * 9999 + '1,pong,1,4\n' * 50 + '1,pong,3,4\n' * 50 +
+      '2,pong,7')
+  assert progress.read(tmp_path) == (20, 2.5, 2.)
+
+
+def test_the_last_episodes_are_those_of_a_range_of_frames(tmp_path):
+  path = tmp_path / 'episodes.csv'
+  assert progress.last_episodes(tmp_path, 5, 0) == []
+  path.write_text('frames,level,episode_return,episode_frames\n' + ''.join(
+      f'{i},pong,{"nan" if i == 19_000 else i},4\n' for i in range(20_000)))
+
+  def frames(*args):
+    return [episode.frames
+            for episode in progress.last_episodes(tmp_path, *args)]
+
+  assert frames(3, 0) == [19_997, 19_998, 19_999]
+  assert frames(3, 19_998) == [19_999]
+  # Far from the end, which takes more than one look.
+  assert frames(3, 0, 100) == [98, 99, 100]
+  assert frames(9, 98, 100) == [99, 100]
+  assert frames(2, 0, 19_000) == [18_998, 18_999]
+  assert len(frames(10 ** 6, -1)) == 19_999
