@@ -34,6 +34,7 @@ from scalable_agent.sweeps import display
 from scalable_agent.sweeps import evolution
 from scalable_agent.sweeps import fitness
 from scalable_agent.sweeps import flags as sweep_flags
+from scalable_agent.sweeps import gpus
 from scalable_agent.sweeps import members as members_lib
 from scalable_agent.sweeps import population_settings
 from scalable_agent.sweeps import program
@@ -285,9 +286,9 @@ def _carry_out(population, configs):
         population.on_poll()
 
     program.carry_out(
-        runs, 'member', FLAGS.parallel, _columns(population), on_poll=on_poll,
-        rank=population.rank,
-        environs=sweep_flags.environs(FLAGS.parallel, configs))
+        runs, 'member', environs=gpus.environs(FLAGS.parallel, configs),
+        on_poll=on_poll, rank=population.rank,
+        more_columns=_columns(population))
 
 
 def _train():

@@ -30,6 +30,7 @@ from scalable_agent import config as config_lib
 from scalable_agent.config import flags as config_flags
 from scalable_agent.process import binary
 from scalable_agent.sweeps import flags as sweep_flags
+from scalable_agent.sweeps import gpus
 from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import program
 from scalable_agent.sweeps import samples as samples_lib
@@ -187,13 +188,14 @@ def main(argv):
     trials = _choose(make_trials())
     runs, configs = _make_runs(trials)
     with contextlib.ExitStack() as stack:
-      hooks = dict(environs=sweep_flags.environs(FLAGS.parallel, configs))
+      on_poll = lambda: None
       if _shares_replay():
         num_agents = _check_shares(trials, runs, configs)
         job = shared_replay.SharedReplay(FLAGS.logdir, configs[0], num_agents)
-        hooks['on_poll'] = stack.enter_context(job).check
-      program.finish(runs, 'run', FLAGS.parallel, FLAGS.slurm, _slurm_script,
-                     **hooks)
+        on_poll = stack.enter_context(job).check
+      program.finish(runs, 'run', FLAGS.slurm, _slurm_script,
+                     environs=gpus.environs(FLAGS.parallel, configs),
+                     on_poll=on_poll)
   except (config_lib.ConfigError, OSError) as e:
     sys.exit(f'Error: {e}')
 

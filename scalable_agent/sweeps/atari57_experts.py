@@ -23,6 +23,7 @@ from scalable_agent.config import flags as config_flags
 from scalable_agent.process import binary
 from scalable_agent.results import tested
 from scalable_agent.sweeps import flags as sweep_flags
+from scalable_agent.sweeps import gpus
 from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import program
 from scalable_agent.sweeps import slurm
@@ -107,8 +108,8 @@ def main(argv):
     runs, configs = _make_runs(_chosen_games())
     are_scores_known = True
     try:
-      program.finish(runs, 'game', FLAGS.parallel, FLAGS.slurm, _slurm_script,
-                     environs=sweep_flags.environs(FLAGS.parallel, configs))
+      program.finish(runs, 'game', FLAGS.slurm, _slurm_script,
+                     environs=gpus.environs(FLAGS.parallel, configs))
     finally:
       # Also if some games failed, or wait for another start.
       if FLAGS.mode == 'test' and not FLAGS.slurm:

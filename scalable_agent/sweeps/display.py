@@ -1,7 +1,8 @@
 """Shows many runs while they run: a live table, or a line for each change.
 
     with display.Display(runs, 'game') as shown:
-      run_processes.run_all(runs, 2, stop, shown.on_change, shown.on_poll)
+      run_processes.run_all(
+          runs, environs, stop, shown.on_change, shown.on_poll)
 """
 
 import collections

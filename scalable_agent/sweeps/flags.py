@@ -2,7 +2,6 @@
 
 from absl import flags
 
-from scalable_agent.sweeps import gpus
 from scalable_agent.sweeps import samples
 
 # So that the flags are those of the module that calls.
@@ -18,21 +17,6 @@ def define_parallel():
   """Defines --parallel."""
   _once(flags.DEFINE_integer, 'parallel', 1, 'Processes at a time.',
         lower_bound=1)
-
-
-def environs(parallel, configs):
-  """Returns environment variables for each process of several, a list.
-
-  They share the GPUs. None where a run says which of all GPUs it uses.
-
-  Args:
-    parallel: Processes at a time.
-    configs: The `config.Config`s of all runs. Any of these may have any share.
-  """
-  if any(config.inference_device.startswith('gpu') for config in configs):
-    return None
-  return gpus.shares(
-      parallel, max(config.num_learner_devices for config in configs))
 
 
 def define_share_replay():

@@ -5,22 +5,25 @@ import itertools
 from scalable_agent.process import nvidia
 
 
-def shares(parallel, least=1):
-  """Returns environment variables for each of `parallel` processes.
+def environs(parallel, configs):
+  """Returns environment variables for each process that runs at a time.
 
   Each process sees GPUs of its own: by itself it would train on all of them. If
   there are more processes than GPUs, some share one.
 
   Args:
     parallel: Processes at a time.
-    least: GPUs that each process needs.
+    configs: The `config.Config`s of all runs. Any of these may have any share.
 
   Returns:
-    A list of dicts, empty where there are not two GPUs to share, or a share
-    would be less than is needed.
+    A list of `parallel` dicts. They are empty where there are not two GPUs to
+    share, a share would be less than a run needs, or a run says which of all
+    GPUs it uses.
   """
   names = nvidia.visible()
-  if len(names) < max(2, least * min(parallel, len(names))):
+  needed = max(config.num_learner_devices for config in configs)
+  if (len(names) < max(2, needed * min(parallel, len(names))) or
+      any(config.inference_device.startswith('gpu') for config in configs)):
     return [{} for _ in range(parallel)]
   if parallel > len(names):
     names = [names[i % len(names)] for i in range(parallel)]

@@ -13,16 +13,16 @@ from scalable_agent.sweeps import slurm
 _MAX_NAMED = 5
 
 
-def finish(runs, kind, parallel, slurm_action, slurm_script, **hooks):
+def finish(runs, kind, slurm_action, slurm_script, environs,
+           on_poll=lambda: None):
   """Runs what is not done, here or as a SLURM job array.
 
   Args:
     runs: A list of `ManagedRun`s, all below one directory.
     kind: What a run is called, as in 'game'.
-    parallel: Processes at a time.
     slurm_action: '' to run here, 'print' or 'submit'.
     slurm_script: A function of a list of names that returns the job array.
-    **hooks: As for `carry_out`.
+    environs, on_poll: See `run_processes.run_all`.
 
   Raises:
     SystemExit: As `carry_out`.
@@ -37,18 +37,18 @@ def finish(runs, kind, parallel, slurm_action, slurm_script, **hooks):
     slurm.submit(slurm_script([run.name for run in left]),
                  os.path.dirname(left[0].logdir))
   else:
-    carry_out(runs, kind, parallel, **hooks)
+    carry_out(runs, kind, environs, on_poll)
 
 
-def carry_out(runs, kind, parallel, more_columns=(), **hooks):
+def carry_out(runs, kind, environs, on_poll=lambda: None, rank=lambda run: 0,
+              more_columns=()):
   """Runs what is not done, shows it, and ends the process if not all is done.
 
   Args:
     runs: A list of `ManagedRun`s.
     kind: What a run is called, as in 'game'.
-    parallel: Processes at a time.
+    environs, on_poll, rank: See `run_processes.run_all`.
     more_columns: See `display.Display`.
-    **hooks: `on_poll`, `rank` and `environs` of `run_processes.run_all`.
 
   Raises:
     ConfigError: The directory that they are below cannot be written.
@@ -59,16 +59,15 @@ def carry_out(runs, kind, parallel, more_columns=(), **hooks):
   with writing('logdir', directory):
     os.makedirs(directory, exist_ok=True)
     whole_file.check(os.path.join(directory, kind))
-  more_on_poll = hooks.pop('on_poll', lambda: None)
   with signals.stop_on_signals() as stop, display.Display(
       runs, kind, more_columns) as shown:
 
-    def on_poll():
-      more_on_poll()
+    def poll_and_show():
+      on_poll()
       shown.on_poll()
 
     run_processes.run_all(
-        runs, parallel, stop, shown.on_change, on_poll, **hooks)
+        runs, environs, stop, shown.on_change, poll_and_show, rank)
   failed = [run for run in runs if run.state == 'failed']
   if failed:
     rest = len(failed) - _MAX_NAMED

@@ -1,7 +1,7 @@
 """Starts runs of the experiment as processes, and restarts those that crash.
 
     runs = [ManagedRun('pong', logdir, 200_000_000, prepare, is_done), ...]
-    run_all(runs, parallel=2, stop=stop, on_change=print)
+    run_all(runs, environs=[{}, {}], stop=stop, on_change=print)
 
 Each process holds a lock on a file in the log directory for as long as it
 lives, even if the process that started it is gone. So no two programs start
@@ -255,8 +255,8 @@ class ManagedRun:
           self.state = 'done'
 
 
-def run_all(runs, parallel, stop, on_change=lambda run: None,
-            on_poll=lambda: None, rank=lambda run: 0, environs=None):
+def run_all(runs, environs, stop, on_change=lambda run: None,
+            on_poll=lambda: None, rank=lambda run: 0):
   """Runs processes until each run is done or has failed.
 
   Of those of equal rank, runs that have crashed are tried again after those
@@ -264,19 +264,17 @@ def run_all(runs, parallel, stop, on_change=lambda run: None,
 
   Args:
     runs: A list of `ManagedRun`s.
-    parallel: Processes at a time.
+    environs: A list of dicts of environment variables, one for each process
+      that may run at a time, see `ManagedRun.start`. No two that run at the
+      same time have those of the same place.
     stop: A `signals.Stop` that ends the processes and this function.
     on_change: Called with a run whose state has changed.
     on_poll: Called several times a second.
     rank: A function of a run; of those that wait, the one of the lowest rank is
       started first.
-    environs: A list of `parallel` dicts of environment variables; no two
-      processes that run at the same time have those of the same place. None for
-      no variables.
   """
   queue = [run for run in runs if run.state == 'waiting']
   active, places = [], {}
-  environs = environs or [{} for _ in range(parallel)]
 
   def changing(run, action):
     before = run.state
@@ -286,7 +284,7 @@ def run_all(runs, parallel, stop, on_change=lambda run: None,
 
   try:
     while (queue or active) and not stop.is_set():
-      while sum(run.state == 'running' for run in active) < parallel:
+      while sum(run.state == 'running' for run in active) < len(environs):
         ready = [run for run in queue if not run.rests]
         if not ready:
           break
@@ -296,7 +294,7 @@ def run_all(runs, parallel, stop, on_change=lambda run: None,
         active.append(run)
         taken = {places.get(other) for other in active
                  if other.state == 'running'}
-        places[run] = min(set(range(parallel)) - taken)
+        places[run] = min(set(range(len(environs))) - taken)
         changing(run, functools.partial(run.start, environs[places[run]]))
       on_poll()
       stop.wait(_POLL_SECONDS)

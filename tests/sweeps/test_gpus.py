@@ -4,7 +4,6 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent.process import nvidia
-from scalable_agent.sweeps import flags as sweep_flags
 from scalable_agent.sweeps import gpus
 
 
@@ -15,7 +14,7 @@ from scalable_agent.sweeps import gpus
     ('GPU-a,GPU-b', 2, ['GPU-a', 'GPU-b'])])
 def test_gpus_are_shared_by_processes(monkeypatch, names, parallel, expected):
   monkeypatch.setenv('CUDA_VISIBLE_DEVICES', names)
-  assert gpus.shares(parallel) == [
+  assert gpus.environs(parallel, [config_lib.resolve({})]) == [
       dict(CUDA_VISIBLE_DEVICES=share) for share in expected]
 
 
@@ -37,9 +36,9 @@ def test_runs_may_leave_nothing_to_share(
              for count in devices]
   configs.append(config_lib.resolve(dict(
       num_learner_devices=devices[0], inference_device=inference)))
-  found = sweep_flags.environs(parallel, configs)
+  found = gpus.environs(parallel, configs)
   if expected is None:
-    assert not any(found or [])
+    assert found == [{}] * parallel
   else:
     assert sorted(each['CUDA_VISIBLE_DEVICES'] for each in found) == expected
 
@@ -47,7 +46,7 @@ def test_runs_may_leave_nothing_to_share(
 @pytest.mark.parametrize('names', ['', '-1', '3'])
 def test_one_gpu_or_none_is_left_alone(monkeypatch, names):
   monkeypatch.setenv('CUDA_VISIBLE_DEVICES', names)
-  assert gpus.shares(2) == [{}, {}]
+  assert gpus.environs(2, [config_lib.resolve({})]) == [{}, {}]
 
 
 def test_without_a_variable_the_devices_are_counted(monkeypatch, tmp_path):

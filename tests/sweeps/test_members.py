@@ -60,7 +60,7 @@ def _run(population, parallel=2, on_poll=lambda: None):
     on_poll()
 
   run_processes.run_all(
-      [member.run for member in population.members], parallel, stop,
+      [member.run for member in population.members], [{}] * parallel, stop,
       on_poll=poll, rank=population.rank)
 
 

@@ -42,10 +42,10 @@ def _starts(run):
     return 0
 
 
-def _run(runs, parallel=1, stop=None, **kwargs):
+def _run(runs, parallel=1, stop=None, environs=None, **kwargs):
   changes = []
   run_processes.run_all(
-      runs, parallel, stop or signals.Stop(),
+      runs, environs or [{}] * parallel, stop or signals.Stop(),
       lambda run: changes.append((run.name, run.state)), **kwargs)
   return changes
 
@@ -209,7 +209,7 @@ def test_a_run_that_cannot_be_shown_ends_with_the_others(tmp_path):
       raise ValueError('Nobody can see this.')
 
   with pytest.raises(ValueError, match='Nobody'):
-    run_processes.run_all([run], 1, signals.Stop(), on_change)
+    run_processes.run_all([run], [{}], signals.Stop(), on_change)
   assert run.state == 'waiting'
   assert run._process.returncode == -signal.SIGTERM
 
@@ -294,7 +294,7 @@ def test_no_two_that_run_have_the_variables_of_the_same_place(tmp_path):
   script = (f'mkdir ../place_$PLACE && sleep .2 && rmdir ../place_$PLACE && '
             f'echo $PLACE > place && {_SUCCEED}')
   runs = [_make_run(tmp_path, script, name) for name in 'abcde']
-  _run(runs, parallel=2, environs=[dict(PLACE='x'), dict(PLACE='y')])
+  _run(runs, environs=[dict(PLACE='x'), dict(PLACE='y')])
   assert [run.crashes for run in runs] == [0] * 5
   assert {(tmp_path / name / 'place').read_text() for name in 'abcde'} == {
       'x\n', 'y\n'}
