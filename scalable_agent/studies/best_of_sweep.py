@@ -12,7 +12,9 @@ import os
 
 import numpy as np
 
+from scalable_agent.results import document
 from scalable_agent.results import tables
+from scalable_agent.studies import conditions
 from scalable_agent.studies import intervals
 from scalable_agent.studies import outcomes as outcomes_lib
 from scalable_agent.studies import pictures
@@ -24,13 +26,22 @@ _POINTS = 20
 # before.
 _SMOOTHED = 3
 _UNITS = 'sweeps'
-# The name of a condition that differs from the usual settings in nothing.
-_USUAL = 'usual settings'
 # Agents that share replay may be so far apart, as a part of what the first has.
-UNEVEN = .05
+_UNEVEN = .05
+_HOW = (
+    'The agents of a sweep may share replay, or copy each other, and are not '
+    'independent then: a sweep counts once. Returns are means over a twentieth '
+    'of the frames, and smoothed over three of these. LASER has means over 1 '
+    'million frames on Atari, and over 10 million on DMLab-30. "Best" is the '
+    'best agent at each point, "on the way" the mean over all points that are '
+    'known, which is what conditions are compared by. Pairs are of sweeps with '
+    'the same seed and as many agents, at the points that are known of both. A '
+    'point is unknown before the first episodes, and from where an agent of '
+    'the sweep has no more frames.')
 
-Sweep = collections.namedtuple('Sweep', 'seed agents best mean frames updates')
-Sweep.__doc__ = """What the agents of a sweep have come to.
+_Sweep = collections.namedtuple(
+    '_Sweep', 'seed agents best mean frames updates')
+_Sweep.__doc__ = """What the agents of a sweep have come to.
 
   seed: The least of their seeds.
   agents: How many there are.
@@ -41,138 +52,54 @@ Sweep.__doc__ = """What the agents of a sweep have come to.
   updates: A list of the updates of each agent, None where it has not said.
 """
 
-Conditions = collections.namedtuple('Conditions', 'usual sweeps')
-Conditions.__doc__ = """Sweeps, sorted by what was different in them.
 
-  usual: The settings that a condition has unless its name says otherwise, a
-    string; '' if the names say all.
-  sweeps: A dict of the name of a condition to a list of `Sweep`s.
-"""
-
-
-def by_condition(outcomes):
-  """Sorts outcomes on one level into sweeps.
-
-  Agents of a sweep are below one directory, and differ in hyperparameters at
-  the most. Where they do not depend on each other, each seed of them is a
-  sweep.
+def build(level, outcomes):
+  """Returns what the study says of one level, a list of blocks.
 
   Args:
-    outcomes: A list of `outcomes.Outcome`s.
-
-  Returns:
-    `Conditions`.
+    level: Its name.
+    outcomes: A list of `outcomes.Outcome`s on it.
 
   Raises:
-    ValueError: Two sweeps of a condition have the same seed, an agent has none,
-      or two conditions have the same name.
+    ValueError: See `conditions.by_condition`.
   """
-  described = {}
-  groups = collections.defaultdict(lambda: collections.defaultdict(list))
-  for outcome in outcomes:
-    if outcome.seed is None:
-      raise ValueError(
-          f'{outcome.logdir} has no config.json with a seed, by which sweeps '
-          'are compared. Leave it out.')
-    directory = os.path.dirname(os.path.normpath(outcome.logdir))
-    repetition = directory, (
-        None if outcomes_lib.has_dependent_runs(outcome) else outcome.seed)
-    condition = _condition(outcome)
-    # What was varied is in the name, also where it is as usual.
-    described.setdefault(condition, (outcome.variant, condition[1]))
-    groups[condition][repetition].append(outcome)
-  for repetitions in groups.values():
-    _refuse_equal_seeds(repetitions)
-  usual, names = _usual_and_names(list(described.values()))
-  sweeps = {}
-  for condition, repetitions in groups.items():
-    name = names[described[condition]]
-    if name in sweeps:
-      raise ValueError(
-          f'Two conditions that are both called "{name}" cannot be told apart. '
-          'Report on each of them by itself.')
-    sweeps[name] = [_read(agents) for agents in repetitions.values()]
-  return Conditions(usual, sweeps)
+  usual, sweeps = _by_condition(outcomes)
+  blocks = [document.Heading(f'{level}: the best agent of a sweep'),
+            document.Paragraph(_HOW)]
+  if usual:
+    blocks.append(document.Paragraph(
+        f'The usual settings are {usual}. A condition is named by what it has '
+        'instead.'))
+  uneven = _uneven(outcomes)
+  if uneven:
+    blocks.append(document.Paragraph(
+        'Agents that share replay should train at equal speed. In '
+        f'{", ".join(uneven)} they differ by more than '
+        f'{100 * _UNEVEN:g} % in their frames or updates so far.'))
+  blocks += [document.Paragraph(
+      f'Pairs of "{a}" and "{b}" whose sweeps have not as many agents are left '
+      f'out, {count} in all: the best of more agents is higher by chance '
+      'alone.')
+             for (a, b), count in _unequal(sweeps).items()]
+  return blocks + [
+      _table(sweeps), _differences(sweeps),
+      document.Picture(f'{level} best of sweep', _draw(level, sweeps))]
 
 
-def _refuse_equal_seeds(repetitions):
-  """Refuses sweeps that would be one point of a comparison by seed.
-
-  Args:
-    repetitions: A dict of anything to a list of `Outcome`s.
-  """
-  first = {}
-  for agents in repetitions.values():
-    least = min(agents, key=lambda outcome: outcome.seed)
-    other = first.setdefault(least.seed, least)
-    if other is not least:
-      raise ValueError(
-          f'{other.logdir} and {least.logdir} are of two sweeps of the same '
-          f'condition and seed ({least.seed}). Leave one out, and give each '
-          'sweep a --seed of its own.')
-
-
-def _condition(outcome):
-  """What two sweeps have to have in common, a pair of hashable values."""
-  tried = {*outcomes_lib.HYPERPARAMETERS, *dict(outcome.sample)}
-  if (outcomes_lib.is_of_population(outcome) or
-      not outcome.settings.get('warm_start')):
-    # Each member that copied weights has another path there, and where there is
-    # none it tells nothing.
-    tried.add('warm_start')
-  settings = {name: value for name, value in sorted(outcome.settings.items())
-              if name not in tried}
-  # A setting is the same whether it was varied or given for a whole sweep.
-  varied = [(name, value) for alternative in outcome.variant
-            for name, value in alternative if settings.get(name) != value]
-  return tuple(varied), tuple(settings.items())
-
-
-def _usual_and_names(conditions):
-  """Returns the settings of most conditions, and how each is named by the rest.
-
-  Returns:
-    A string, '' if there are none; and a dict of condition to its name.
-  """
-  settings = [dict(rest) for _, rest in conditions]
-  differing = [name for name in sorted(set().union(*settings)) if len(
-      {found.get(name) for found in settings}) > 1]
-  usual = {}
-  for name in differing:
-    counts = collections.Counter(
-        found[name] for found in settings if found.get(name) is not None)
-    (value, count), = counts.most_common(1)
-    # What some do not have at all, as without replay, names none of the others.
-    if len(counts) == 1 or count > len(settings) / 2:
-      usual[name] = value
-  names = _name_all(conditions, differing, usual)
-  if len(set(names.values())) < len(names):
-    usual = {}
-    names = _name_all(conditions, differing, usual)
-  return outcomes_lib.describe([tuple(usual.items())]) if usual else '', names
-
-
-def _name_all(conditions, differing, usual):
-  names = {}
-  for variant, rest in conditions:
-    found = dict(rest)
-    varied = {name for alternative in variant for name, _ in alternative}
-    others = tuple(
-        (name, found[name]) for name in differing if name not in varied and
-        found.get(name) is not None and found[name] != usual.get(name))
-    named = (*variant, others)
-    names[variant, rest] = (
-        outcomes_lib.describe(named) if any(named) or not usual else _USUAL)
-  return names
+def _by_condition(outcomes):
+  """As `conditions.by_condition`, with a `_Sweep` for the agents of each."""
+  found = conditions.by_condition(outcomes)
+  return found._replace(sweeps={
+      name: list(map(_read, sweeps)) for name, sweeps in found.sweeps.items()})
 
 
 def _read(agents):
-  """Returns the `Sweep` of a list of `Outcome`s."""
+  """Returns the `_Sweep` of a list of `Outcome`s."""
   by_point = np.array(list(map(_curve, agents))).T
   frames = np.array(list(map(_frames, agents)))
   reached = np.array([[outcome.frames] for outcome in agents])
   by_point[np.any(frames > reached, axis=0)] = np.nan
-  return Sweep(
+  return _Sweep(
       min(outcome.seed for outcome in agents), len(agents),
       np.array([_of_known(np.max, returns) for returns in by_point]),
       np.array([_of_known(np.mean, returns) for returns in by_point]),
@@ -206,7 +133,7 @@ def _of_known(statistic, values):
   return statistic(known) if len(known) else np.nan
 
 
-def uneven(outcomes):
+def _uneven(outcomes):
   """Finds sweeps that share replay whose agents have not got equally far.
 
   Args:
@@ -214,7 +141,7 @@ def uneven(outcomes):
 
   Returns:
     A list of directories, of those whose agents differ in frames or updates by
-    more than `UNEVEN` of the most.
+    more than `_UNEVEN` of the most.
   """
   reached = collections.defaultdict(list)
   for outcome in outcomes:
@@ -227,14 +154,14 @@ def uneven(outcomes):
 
 def _differ(values):
   known = [value for value in values if value is not None]
-  return bool(known) and min(known) < (1. - UNEVEN) * max(known)
+  return bool(known) and min(known) < (1. - _UNEVEN) * max(known)
 
 
-def table(sweeps_by_name):
+def _table(sweeps_by_name):
   """What the sweeps of each condition have come to, a `tables.Table`.
 
   Args:
-    sweeps_by_name: Of `Conditions`.
+    sweeps_by_name: Of `_by_condition`.
   """
   header = ['condition', _UNITS, 'agents', 'frames of an agent',
             'frames of all', 'updates of an agent', 'best agent at the end',
@@ -254,11 +181,11 @@ def table(sweeps_by_name):
   return tables.Table(header, rows)
 
 
-def unequal(sweeps_by_name):
+def _unequal(sweeps_by_name):
   """Counts pairs of a seed that have not as many agents, and do not count.
 
   Args:
-    sweeps_by_name: Of `Conditions`.
+    sweeps_by_name: Of `_by_condition`.
 
   Returns:
     A dict of pairs of names to how many there are, without those of none.
@@ -271,13 +198,13 @@ def unequal(sweeps_by_name):
   return {names: count for names, count in counts.items() if count}
 
 
-def differences(sweeps_by_name):
+def _differences(sweeps_by_name):
   """Compares the best agents on the way, paired by seed, a `tables.Table`.
 
   The best of more agents is higher by chance alone, so that both have as many.
 
   Args:
-    sweeps_by_name: Of `Conditions`.
+    sweeps_by_name: Of `_by_condition`.
   """
   return study_tables.difference_table(_UNITS, [
       [a, b, *study_tables.difference(*_best_where_both_are_known(
@@ -300,12 +227,12 @@ def _best_where_both_are_known(first, second):
   return found
 
 
-def draw(level, sweeps_by_name):
+def _draw(level, sweeps_by_name):
   """Draws the best agent of each condition, with intervals over sweeps; a PNG.
 
   Args:
     level: The level's name.
-    sweeps_by_name: Of `Conditions`.
+    sweeps_by_name: Of `_by_condition`.
   """
   by_name = {}
   for name, sweeps in sweeps_by_name.items():

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 
+from scalable_agent.results import document
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.results import tables
 from scalable_agent.studies import intervals
@@ -11,11 +12,67 @@ from scalable_agent.studies import outcomes as outcomes_lib
 from scalable_agent.studies import pictures
 from scalable_agent.studies import selection
 from scalable_agent.studies import tables as study_tables
+from scalable_agent.studies import variants as variants_lib
 
 _LAG = 'policy_lag'
+# More would be pictures that nobody looks at.
+_MAX_PICTURED_SAMPLES = 6
+_HOW = (
+    'Bars are intervals over seeds. Of several hyperparameters, every second '
+    'seed chooses at each point those that are the best with it, and what is '
+    'shown is what the other seeds have got with these.')
 
 
-def by_lag(variants):
+def build(level, outcomes):
+  """Returns what the study says of one level, a list of blocks.
+
+  Args:
+    level: Its name.
+    outcomes: A list of `outcomes.Outcome`s on it.
+
+  Raises:
+    ValueError: See `variants.by_variant`; or they say nothing of their lag, or
+      cannot be read.
+  """
+  variants = variants_lib.by_variant('lag', outcomes)
+  lines = _by_lag(variants)
+  samples = _samples_of(variants)
+  best = 'best hyperparameters' if len(samples) > 1 else ''
+  blocks = [
+      document.Heading(f'{level}: policy lag'),
+      document.Paragraph(_HOW),
+      *variants_lib.left_out(variants, _kept)]
+  resumed = _resumed(outcomes)
+  if resumed:
+    blocks.append(document.Paragraph(
+        f'{len(resumed)} of {len(outcomes)} runs were resumed, and began '
+        'without lag again. They count all the same: ' + ', '.join(
+            outcome.logdir for outcome in resumed) + '.'))
+  missing = _without_best(lines)
+  if missing:
+    blocks.append(document.Paragraph(
+        'No best hyperparameters can be chosen where their samples have no '
+        'seed in common that chooses, or none that is shown, so that there is '
+        'nothing to show: '
+        f'{"; ".join(missing)}. Give the sweep more --seeds, or use '
+        '--study=stability, which takes the mean over all samples.'))
+  blocks += [
+      _table(lines), _differences(lines),
+      document.Picture(f'{level} lag', _draw(
+          ', '.join(filter(None, [level, best])), lines, None))]
+  if 1 < len(samples) <= _MAX_PICTURED_SAMPLES:
+    for i, sample in enumerate(samples):
+      name = outcomes_lib.describe([sample])
+      blocks.append(document.Picture(
+          f'{level} lag {i}', _draw(f'{level}, {name}', lines, sample)))
+  return blocks
+
+
+def _kept(samples):
+  return selection.runs_of(selection.complete(samples))
+
+
+def _by_lag(variants):
   """Sorts variants by what they are apart from their lag.
 
   Args:
@@ -45,7 +102,7 @@ def by_lag(variants):
   return {rest: dict(sorted(lags.items())) for rest, lags in found.items()}
 
 
-def resumed(outcomes):
+def _resumed(outcomes):
   """Returns those whose actors had newer weights than --policy_lag asks for.
 
   A run that resumes has none of the weights from before. So it begins without
@@ -79,20 +136,20 @@ def _has_less_lag(logdir, lag):
   return False
 
 
-def samples_of(variants):
+def _samples_of(variants):
   """Returns all samples that a variant has, each once, a list."""
   return list(dict.fromkeys(
       sample for samples in variants.values() for sample in samples))
 
 
-def halves(lines):
+def _halves(lines):
   """Returns the seeds that choose a best sample, and those that are shown.
 
   Every second seed of all lines is of each half. So what is paired by seed
   shows the same ones, whatever a line lacks.
 
   Args:
-    lines: Of `by_lag`.
+    lines: Of `_by_lag`.
 
   Returns:
     A pair of lists.
@@ -102,7 +159,7 @@ def halves(lines):
   return seeds[::2], seeds[1::2]
 
 
-def choose(samples, sample, seeds):
+def _choose(samples, sample, seeds):
   """Returns final returns of one sample, or of the best.
 
   Half of the seeds choose the best, and the others are what is shown: the luck
@@ -113,7 +170,7 @@ def choose(samples, sample, seeds):
   Args:
     samples: A dict of sample to a dict of seed to `Outcome`.
     sample: Which one; None takes the best.
-    seeds: Of `halves`.
+    seeds: Of `_halves`.
 
   Returns:
     A dict of seed to float, empty where no best can be chosen.
@@ -134,35 +191,35 @@ def choose(samples, sample, seeds):
   return {seed: best[seed].final for seed in shown}
 
 
-def without_best(lines):
+def _without_best(lines):
   """Returns where no best sample can be chosen, a list of names.
 
   Args:
-    lines: Of `by_lag`.
+    lines: Of `_by_lag`.
   """
-  seeds = halves(lines)
+  seeds = _halves(lines)
   return [_at(rest, lag) for rest, lags in lines.items()
           for lag, samples in lags.items()
-          if samples and not choose(samples, None, seeds)]
+          if samples and not _choose(samples, None, seeds)]
 
 
 def _at(rest, lag):
   return f'{outcomes_lib.describe(rest)}, lag {lag}'
 
 
-def draw(title, lines, sample):
+def _draw(title, lines, sample):
   """Draws returns against the lag, see `pictures.against_lag`.
 
   Args:
     title: What is drawn.
-    lines: Of `by_lag`.
+    lines: Of `_by_lag`.
     sample: Of which to take the runs; None takes the best of each variant.
   """
-  by_name, seeds = {}, halves(lines)
+  by_name, seeds = {}, _halves(lines)
   for rest, lags in lines.items():
     points = []
     for lag, samples in lags.items():
-      values = list(choose(samples, sample, seeds).values())
+      values = list(_choose(samples, sample, seeds).values())
       if values:
         points.append((lag, float(np.mean(values)),
                        intervals.of_mean(values)))
@@ -170,18 +227,18 @@ def draw(title, lines, sample):
   return pictures.against_lag(title, by_name)
 
 
-def table(lines):
+def _table(lines):
   """Mean final returns of the best samples, with intervals, a `tables.Table`.
 
   Args:
-    lines: Of `by_lag`.
+    lines: Of `_by_lag`.
   """
   lags = sorted({lag for found in lines.values() for lag in found})
-  rows, seeds = [], halves(lines)
+  rows, seeds = [], _halves(lines)
   for lag in lags:
     row = [str(lag)]
     for found in lines.values():
-      values = list(choose(found.get(lag, {}), None, seeds).values())
+      values = list(_choose(found.get(lag, {}), None, seeds).values())
       row.append(_cell(values) if values else tables.MISSING)
     rows.append(row)
   return tables.Table(
@@ -194,14 +251,14 @@ def _cell(values):
           f'({study_tables.interval_text(interval)}, {len(values)} seeds)')
 
 
-def differences(lines):
+def _differences(lines):
   """Compares best samples at each lag, paired by seed, a `tables.Table`."""
-  rows, seeds = [], halves(lines)
+  rows, seeds = [], _halves(lines)
   for lag in sorted({lag for lags in lines.values() for lag in lags}):
-    for a, b in study_tables.neighbours(lines):
+    for a, b in variants_lib.neighbours(lines):
       rows.append([
           _at(a, lag), outcomes_lib.describe(b),
           *study_tables.difference(*(
-              choose(lines[variant].get(lag, {}), None, seeds)
+              _choose(lines[variant].get(lag, {}), None, seeds)
               for variant in (a, b)))])
   return study_tables.difference_table('seeds', rows)

@@ -152,3 +152,9 @@ def best_again(samples):
   new = new.difference(*chosen.values())
   return {seed: [samples[sample][seed] for sample in chosen]
           for seed in sorted(new)}
+
+
+def runs_of(found):
+  """Yields the `Outcome`s of a dict of anything to a dict of seed to them."""
+  for seeds in found.values():
+    yield from seeds.values()

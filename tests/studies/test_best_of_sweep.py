@@ -6,6 +6,7 @@ import pytest
 from scalable_agent.results import document as results_document
 from scalable_agent.results import tables
 from scalable_agent.studies import best_of_sweep
+from scalable_agent.studies import conditions
 from scalable_agent.studies import document
 from scalable_agent.studies import outcomes
 from scalable_agent.studies import pictures
@@ -41,7 +42,7 @@ def test_a_sweep_counts_once_by_its_best_agent_at_each_point(tmp_path):
   """Two agents change places half-way; returns are of a point each."""
   rising, falling = np.arange(20.), np.arange(20.)[::-1]
   _write_sweep(tmp_path, 'shared', [rising, falling], 1, _SHARED)
-  ((name, (sweep,)),) = best_of_sweep.by_condition(
+  ((name, (sweep,)),) = best_of_sweep._by_condition(
       _read(tmp_path / 'shared')).sweeps.items()
   assert name == 'all runs'
   assert (sweep.seed, sweep.agents, sweep.frames[-1]) == (1, 2, 2000.)
@@ -55,8 +56,8 @@ def test_a_sweep_counts_once_by_its_best_agent_at_each_point(tmp_path):
 def test_on_the_way_is_the_mean_over_all_points(tmp_path):
   """Which is the area under the curve, and not its highest point."""
   _write_sweep(tmp_path, 'shared', [np.arange(20.)], 1, _SHARED)
-  table = best_of_sweep.table(
-      best_of_sweep.by_condition(_read(tmp_path / 'shared')).sweeps)
+  table = best_of_sweep._table(
+      best_of_sweep._by_condition(_read(tmp_path / 'shared')).sweeps)
   (row,) = table.rows
   found = dict(zip(table.header, row))
   assert found['best agent at the end'] == '18'
@@ -71,7 +72,7 @@ def test_the_curve_is_the_mean_over_sweeps(monkeypatch, tmp_path):
           by_name))
   for seed, value in ((1, 0.), (2, 10.)):
     _write_sweep(tmp_path, f'{seed}', [[value] * 20], seed, _SHARED)
-  best_of_sweep.draw('level', best_of_sweep.by_condition(
+  best_of_sweep._draw('level', best_of_sweep._by_condition(
       _read(tmp_path / '1', tmp_path / '2')).sweeps)
   (points,) = drawn.values()
   assert [(frames, value) for frames, value, _ in points] == [
@@ -80,7 +81,7 @@ def test_the_curve_is_the_mean_over_sweeps(monkeypatch, tmp_path):
 
 def test_an_agent_that_ends_no_episode_is_as_it_was(tmp_path):
   trial_runs.write(tmp_path, 'a', [1., 5.], total=2000)  # At half, and the end.
-  (sweep,) = best_of_sweep.by_condition(_read(tmp_path)).sweeps['all runs']
+  (sweep,) = best_of_sweep._by_condition(_read(tmp_path)).sweeps['all runs']
   assert np.isnan(sweep.best[:9]).all()
   np.testing.assert_allclose(sweep.best[9:19], 1.)
   assert sweep.best[-1] == pytest.approx(7 / 3)
@@ -95,11 +96,11 @@ def test_points_that_a_sweep_has_not_reached_are_unknown(tmp_path):
   for name in 'a', 'b':
     path = tmp_path / 'sweep' / name / 'sweep.json'
     path.write_text('{"variant": [{"population": 2}], "sample": {}}')
-  ((sweep,),) = best_of_sweep.by_condition(
+  ((sweep,),) = best_of_sweep._by_condition(
       _read(tmp_path / 'sweep')).sweeps.values()
   np.testing.assert_array_equal(np.isnan(sweep.best), [False] * 15 + [True] * 5)
   np.testing.assert_array_equal(np.isnan(sweep.mean), np.isnan(sweep.best))
-  table = best_of_sweep.table({'name': [sweep]})
+  table = best_of_sweep._table({'name': [sweep]})
   found = dict(zip(table.header, table.rows[0]))
   assert found['frames of an agent'] == '1,500'
   assert found['frames of all'] == '3,000'
@@ -117,9 +118,9 @@ def test_sweeps_are_compared_where_both_are_known(tmp_path):
     path = tmp_path / f'shared_{seed}' / f'0.1_{seed}' / 'episodes.csv'
     lines = path.read_text().splitlines()
     path.write_text('\n'.join(lines[:1] + lines[11:]) + '\n')
-  sweeps = best_of_sweep.by_condition(
+  sweeps = best_of_sweep._by_condition(
       _read(*sorted(tmp_path.iterdir()))).sweeps
-  (row,) = best_of_sweep.differences(sweeps).rows
+  (row,) = best_of_sweep._differences(sweeps).rows
   assert row[:3] == ['shares_replay=False', 'shares_replay=True', '5']
   # The first two points of ten lack what they are smoothed with.
   assert float(row[3]) == pytest.approx(-(1. + .5) / 10)
@@ -135,7 +136,7 @@ def test_conditions_are_what_differs_but_for_hyperparameters(tmp_path):
     # Without replay there is nothing to be said of it.
     _write_sweep(tmp_path, 'none', [[7.], [8.]], seed,
                  dict(batch_size=2, replay_proportion=0.))
-  usual, sweeps = best_of_sweep.by_condition(_read(
+  usual, sweeps = best_of_sweep._by_condition(_read(
       *(tmp_path / name for name in (
           'own', 'shared_1', 'shared_2', 'trusted_1', 'trusted_2', 'none'))))
   assert usual == ('batch_size=8, entropy_on_replay=True, '
@@ -157,7 +158,7 @@ def test_a_condition_is_one_however_its_settings_were_given(tmp_path):
       directory = 'varied' if varied else f'{state}_{seed}'
       trial_runs.write(tmp_path, f'{directory}/{state}_{seed}', [1.], varied,
                        seed=seed, replay_state=state, **_OWN)
-  _, sweeps = best_of_sweep.by_condition(_read(*sorted(tmp_path.iterdir())))
+  _, sweeps = best_of_sweep._by_condition(_read(*sorted(tmp_path.iterdir())))
   assert {name: sorted(sweep.seed for sweep in found)
           for name, found in sweeps.items()} == dict.fromkeys(
               ('replay_state=stored', 'replay_state=recomputed'), [1, 2, 3, 4])
@@ -169,7 +170,7 @@ def test_what_is_varied_and_makes_no_difference_tells_conditions_apart(
   for state in 'stored', 'recomputed':
     trial_runs.write(tmp_path, state, [1.], [dict(replay_state=state)],
                      replay_proportion=0., replay_state=state)
-  _, sweeps = best_of_sweep.by_condition(_read(tmp_path))
+  _, sweeps = conditions.by_condition(_read(tmp_path))
   assert set(sweeps) == {'replay_state=stored', 'replay_state=recomputed'}
 
 
@@ -178,7 +179,7 @@ def test_conditions_of_one_name_are_refused(tmp_path):
   for directory, size in (('a', 8), ('b', '8')):
     trial_runs.write(tmp_path, f'{directory}/1', [1.], [dict(num_levels=size)])
   with pytest.raises(ValueError, match='num_levels=8.* cannot be told apart'):
-    best_of_sweep.by_condition(_read(tmp_path / 'a', tmp_path / 'b'))
+    conditions.by_condition(_read(tmp_path / 'a', tmp_path / 'b'))
 
 
 @pytest.mark.parametrize('settings, usual, names', [
@@ -189,8 +190,8 @@ def test_conditions_of_one_name_are_refused(tmp_path):
     # One has a setting that the other lacks, and nothing else differs.
     ([dict(a=1, b=2), dict(a=1)], '', ['b=2', 'all runs'])])
 def test_names_say_what_is_unusual_and_differ(settings, usual, names):
-  conditions = [((), tuple(found.items())) for found in settings]
-  found, by_condition = best_of_sweep._usual_and_names(conditions)
+  found, by_condition = conditions._usual_and_names(
+      [((), tuple(found.items())) for found in settings])
   assert (found, list(by_condition.values())) == (usual, names)
 
 
@@ -201,7 +202,7 @@ def test_a_population_is_one_unit_whatever_its_seeds(tmp_path):
       trial_runs.write(
           tmp_path, f'{directory}/{i}', [float(first + i)], variant,
           {'learning_rate': .1 * (i + 1)}, seed=first + i)
-  (sweeps,) = best_of_sweep.by_condition(
+  (sweeps,) = best_of_sweep._by_condition(
       _read(tmp_path / 'a', tmp_path / 'b')).sweeps.values()
   assert [(sweep.seed, sweep.agents, sweep.best[-1]) for sweep in sweeps] == [
       (1, 2, 2.), (11, 2, 12.)]
@@ -212,7 +213,7 @@ def test_members_are_of_one_population_whatever_they_have_copied(tmp_path):
     trial_runs.write(
         tmp_path, f'a/{i}', [float(i)], [dict(population=2)],
         {'learning_rate': .1 * (i + 1)}, seed=i, warm_start=warm_start)
-  ((sweep,),) = best_of_sweep.by_condition(
+  ((sweep,),) = best_of_sweep._by_condition(
       _read(tmp_path / 'a')).sweeps.values()
   assert sweep.agents == 2
 
@@ -222,7 +223,7 @@ def test_two_sweeps_of_one_seed_are_refused(tmp_path):
   for name in 'a', 'b':
     _write_sweep(tmp_path, name, [[1.], [2.]], 3, _SHARED)
   with pytest.raises(ValueError, match=r'two sweeps of the same .*seed \(3\)'):
-    best_of_sweep.by_condition(_read(tmp_path / 'a', tmp_path / 'b'))
+    conditions.by_condition(_read(tmp_path / 'a', tmp_path / 'b'))
 
 
 def test_agents_without_a_configuration_are_refused(tmp_path):
@@ -260,7 +261,7 @@ def test_agents_that_share_but_are_not_equally_far_are_named(
 
 def test_agents_that_share_nothing_need_not_be_equally_far(tmp_path):
   _write_agents(tmp_path, (1000, 100), (50, 5), **_OWN)
-  assert best_of_sweep.uneven(_read(tmp_path / 'a')) == []
+  assert best_of_sweep._uneven(_read(tmp_path / 'a')) == []
 
 
 @pytest.mark.parametrize('updates, expected', [
@@ -268,8 +269,8 @@ def test_agents_that_share_nothing_need_not_be_equally_far(tmp_path):
     ((50, None), tables.MISSING)])
 def test_updates_are_those_of_every_agent(tmp_path, updates, expected):
   _write_agents(tmp_path, (1000, 1000), updates)
-  table = best_of_sweep.table(
-      best_of_sweep.by_condition(_read(tmp_path / 'a')).sweeps)
+  table = best_of_sweep._table(
+      best_of_sweep._by_condition(_read(tmp_path / 'a')).sweeps)
   found = dict(zip(table.header, table.rows[0]))
   assert found['updates of an agent'] == expected
 

@@ -19,6 +19,7 @@ from scalable_agent.studies import document
 from scalable_agent.studies import lag
 from scalable_agent.studies import outcomes
 from scalable_agent.studies import tables as study_tables
+from scalable_agent.studies import variants as variants_lib
 from tests.studies import trial_runs
 
 _CORRECTIONS = ('vtrace', 'none')
@@ -272,7 +273,7 @@ def test_those_are_compared_that_differ_in_one_thing(first, second, expected):
   """Whichever comes first, and even if one lacks what the other varies."""
   for pair in (first, second), (second, first):
     variants = [outcomes.split(variant, {})[0] for variant in pair]
-    assert study_tables.neighbours(variants) == (
+    assert variants_lib.neighbours(variants) == (
         [tuple(variants)] if expected else [])
 
 
@@ -461,7 +462,7 @@ def test_the_best_sample_is_not_chosen_by_the_seed_that_counts():
             seed: outcomes.Outcome(
                 '', '', (), (), frozenset(), seed, {}, final, 1, 1, {})
             for seed, final in enumerate(row)} for i, row in enumerate(finals)}
-    chosen = lag.choose(samples, None, (range(0, 10, 2), range(1, 10, 2)))
+    chosen = lag._choose(samples, None, (range(0, 10, 2), range(1, 10, 2)))
     assert set(chosen) == {1, 3, 5, 7, 9}
     means.append(np.mean(list(chosen.values())))
   # The best of 20 means of 5 seeds is at 0.84.
@@ -480,7 +481,7 @@ def test_what_is_chosen_for_is_not_what_chooses():
     shown = []
     for _ in range(2):
       finals = rng.normal(size=(3, 10))
-      shown.append(lag.choose({
+      shown.append(lag._choose({
           (('learning_rate', i),): {
               seed: outcomes.Outcome(
                   '', '', (), (), frozenset(), seed, {}, final, 1, 1, {})
