@@ -76,8 +76,8 @@ class Evaluator:
     """Starts the thread.
 
     Args:
-      last_frames: Environment frames that the weights were trained on that were
-        evaluated last, 0 if none were.
+      last_frames: Environment frames at which the last evaluated weights stood,
+        0 for none.
       report: A function of such frames and a list of `Episode`s, which the
         thread calls after each evaluation.
     """

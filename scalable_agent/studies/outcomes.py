@@ -173,13 +173,16 @@ def read_all(logdir):
 
 
 def in_one_order(outcomes):
-  """Returns outcomes whose variants and samples are equal where they mean so.
+  """Gives variants and samples of the same values one spelling, the first.
 
   Sweeps may name the same settings in another order, or others of them
-  together; all follow the first.
+  together.
 
   Args:
     outcomes: A list of `Outcome`s.
+
+  Returns:
+    Such a list.
   """
   variants, samples = {}, {}
   return [outcome._replace(

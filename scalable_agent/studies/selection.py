@@ -8,8 +8,9 @@ import numpy as np
 
 # The paper's "best 3".
 BEST = 3
-# More than this part of the samples stays where some are left out for the sake
-# of more seeds: a second round of the best has seeds that the others lack.
+# `complete` keeps more than this share of the samples that have the commonest
+# seed, however many seeds it could gain by dropping more: a second round of the
+# best has seeds that the others lack.
 _KEPT = .75
 
 

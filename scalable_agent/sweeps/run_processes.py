@@ -58,8 +58,8 @@ class ManagedRun:
     total_frames: Environment frames it is to take.
     state: 'waiting', 'running', 'elsewhere' (a process that somebody else
       started works on it), 'done', or 'failed'.
-    crashes: Processes that ended before the run was done, and were not told to,
-      and starts that failed, since the run's checkpoints last got further.
+    crashes: Failed starts and unexpected ends in a row, with no newer
+      checkpoint in between.
     is_told: Whether its process has been told to end, and has not ended yet.
   """
 

@@ -1,7 +1,6 @@
 """Starts the processes of a measurement, which end with this one.
 
-A terminal sends Ctrl-C to all of them. It does not reach them, since the
-process that started them ends them.
+They ignore a terminal's Ctrl-C; the process that started them ends them.
 """
 
 import concurrent.futures
