@@ -1,7 +1,9 @@
 """The suites of environments, one record each, and what is asked of them.
 
 A new suite is a module here with a `Suite` in it, and an entry in `SUITES`.
-Nothing here needs an emulator or TensorFlow to be imported.
+Nothing here needs an emulator or TensorFlow to be imported. Most suites import
+their engines in functions, since engines load absl, and settings are resolved
+without it.
 """
 
 import difflib
