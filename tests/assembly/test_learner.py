@@ -82,6 +82,39 @@ def test_learners_draw_from_their_replays_on_their_own(monkeypatch):
   assert calls[0] == calls[1] != calls[2]
 
 
+@pytest.fixture(name='made')
+def _made(monkeypatch):
+  """Has each part of replay be a pair of its name and its arguments."""
+  for module, name in [
+      (learner_assembly.replayed_queue, 'ReplayedQueue'),
+      (learner_assembly.replayer, 'Replayer'),
+      (learner_assembly.episode_buffer, 'EpisodeBuffer'),
+      (learner_assembly.buffer, 'Buffer')]:
+    monkeypatch.setattr(
+        module, name, lambda *args, name=name: (name, args))
+
+
+@pytest.mark.parametrize('shared', [None, 'shared'])
+@pytest.mark.parametrize('train_on_new', [True, False])
+@pytest.mark.parametrize('replay_state', ['stored', 'recomputed'])
+def test_batches_are_replayed_from_the_buffer_that_is_configured(
+    made, shared, train_on_new, replay_state):
+  config = config_lib.resolve(dict(
+      _IMPALA, batch_size=8, entropy_on_replay=True, replay_capacity=70,
+      replay_state=replay_state, train_on_new=train_on_new, use_lstm=True))
+  devices = devices_assembly.Devices(['/gpu:1'], '/cpu:0', True)
+  seed = seeds.derive(13, seeds.REPLAY)
+  if replay_state == 'stored':
+    buffer = shared or ('Buffer', (70, seed))
+  else:
+    buffer = ('Replayer', (
+        shared or ('EpisodeBuffer', (70, 10, seed)), 'agent', 10, '/gpu:1',
+        True))
+  found = learner_assembly.create_source(
+      config, 'queue', None, 'agent', devices, shared)
+  assert found == ('ReplayedQueue', ('queue', buffer, 4, train_on_new))
+
+
 @pytest.mark.parametrize('changes, expected', [
     ({}, {}),
     (dict(off_policy_correction='one_step', q_estimate='baseline',

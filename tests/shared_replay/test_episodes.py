@@ -1,6 +1,8 @@
 """Whole episodes of all agents, replayed with each learner's own weights."""
 
 import collections
+import contextlib
+import time
 
 import numpy as np
 import pytest
@@ -132,3 +134,59 @@ def test_an_episode_that_has_made_room_meanwhile_is_not_drawn(
     assert 0 < gone and [len(numbers) for numbers in others] == [gone]
     assert {u.level_name for episode in drawn for u in episode.unrolls} == (
         {'level_1'} if num_late == 8 else {'level_0', 'level_1'})
+
+
+@pytest.mark.parametrize('restarts', [False, True])
+@pytest.mark.parametrize('method', ['Episode', 'Fetch'])
+def test_who_draws_goes_on_where_the_connection_breaks(
+    monkeypatch, method, restarts):
+  """Before it knows which unrolls an episode is in, or before they come."""
+  plays = [episodes.Play(name, 41, seed=0, end_probability=1.)
+           for name in range(2)]
+  with contextlib.ExitStack() as stack:
+    job = stack.enter_context(_job())
+    proxy = stack.enter_context(remote_parts.Proxy(job.port))
+    a = stack.enter_context(_client(proxy, 'a'))
+    _insert(a, plays[:1], 8)
+    assert len(a.draw(20)) == 20
+    send, broken = a._send, []
+
+    def break_first(name, make_messages):
+      if name == method and not broken:
+        broken.append(name)
+        if restarts:
+          job.close()
+          again = stack.enter_context(_job(port=job.port))
+          with _client(again, 'b') as b:
+            _insert(b, plays[1:], 8)
+        else:
+          proxy.cut()
+      send(name, make_messages)
+
+    monkeypatch.setattr(a, '_send', break_first)
+    drawn = a.draw(20)
+    assert broken and len(drawn) == 20
+    # A job that was restarted has lost what it had.
+    assert {u.level_name for episode in drawn for u in episode.unrolls} == (
+        {'level_1'} if restarts else {'level_0'})
+
+
+def test_who_draws_waits_for_a_job_that_is_restarted():
+  """It has no episode then, and is given new ones."""
+  plays = [episodes.Play(name, 41, seed=0, end_probability=1.)
+           for name in range(2)]
+  with contextlib.ExitStack() as stack:
+    with _job() as job:
+      client = stack.enter_context(_client(job, 'a'))
+      _insert(client, plays[:1], 8)
+      assert len(client.draw(3)) == 3
+    thread = remote_parts.Thread(client.draw, 3)
+    time.sleep(.3)
+    assert thread.is_alive()
+    stack.enter_context(_job(port=job.port))
+    assert thread.result() == []
+    _insert(client, plays[1:], 8)
+    drawn = client.draw(3)
+    assert len(drawn) == 3
+    assert {u.level_name for episode in drawn for u in episode.unrolls} == {
+        'level_1'}

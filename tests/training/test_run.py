@@ -24,6 +24,7 @@ from scalable_agent.config import flags as config_flags
 from scalable_agent.files import open_files
 from scalable_agent.process import signals
 from scalable_agent.replay import finite
+from scalable_agent.replay import replayed_queue
 from scalable_agent.training import actor_threads
 from scalable_agent.training import loop
 from scalable_agent.training import not_finite
@@ -525,3 +526,28 @@ def test_environments_that_are_stuck_fill_no_replay(tmp_path):
       run.next_batch(signals.Stop())
   finally:
     run.close()
+
+
+def test_states_are_recomputed_with_the_newest_weights(tmp_path, monkeypatch):
+  """From the start, and whatever older ones the actors have."""
+  published = []
+  publish = replayed_queue.ReplayedQueue.publish
+
+  def record(source, weights):
+    published.append(weights)
+    publish(source, weights)
+
+  monkeypatch.setattr(replayed_queue.ReplayedQueue, 'publish', record)
+  run, _ = _make_run(
+      tmp_path, '--use_lstm', '--replay_state=recomputed',
+      '--replay_proportion=0.5', '--policy_lag=2')
+  try:
+    newest = [run.learner.weights()]
+    for _ in range(3):
+      _train(run)
+      newest.append(run.learner.weights())
+  finally:
+    run.close()
+  is_same = lambda a, b: all(np.array_equal(a[name], b[name]) for name in a)
+  assert [[is_same(a, b) for b in newest] for a in published] == (
+      np.eye(4, dtype=bool).tolist())
