@@ -96,7 +96,7 @@ class Call:
     """Within the block gRPC has an answer of so many bytes to send.
 
     Raises:
-      Refused: There is no room for it.
+      Refused: There is no room for it, or the call was ended meanwhile.
     """
     self._calls.add_bytes(self, num_bytes)
     self.is_writing = True
@@ -105,11 +105,15 @@ class Call:
     finally:
       self.is_writing = False
       self._calls.add_bytes(self, -num_bytes)
+    if self.end:
+      raise self.end
 
   def cancel(self, end):
-    """Ends it with a `Refused`."""
+    """Ends it with a `Refused`, once gRPC has sent what it has to send."""
     self.end = end
-    self.task.cancel()
+    # gRPC sends no status while it sends an answer.
+    if not self.is_writing:
+      self.task.cancel()
 
 
 class Calls:

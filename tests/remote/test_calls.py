@@ -263,6 +263,21 @@ def test_all_that_wait_for_the_other_end_are_ended(monkeypatch):
   _run(run())
 
 
+def test_a_call_that_has_an_answer_to_send_ends_after_it(monkeypatch):
+  """gRPC raises an error where it is to send both at once."""
+  async def run():
+    world = _World(monkeypatch)
+    call, _, _ = await world.open('a')
+    end = calls_lib.Refused(grpc.StatusCode.OUT_OF_RANGE, 'over')
+    with pytest.raises(calls_lib.Refused) as raised:
+      with call.writes(1):
+        world.calls.end_all(end)
+        await world.settle()
+        assert not world.ended
+    assert raised.value is end
+  _run(run())
+
+
 @pytest.mark.parametrize('name,address', [
     ('ipv6:%5B::1%5D:53012', '[::1]:53012'),
     ('ipv4:10.0.0.1:80', '10.0.0.1:80'),
