@@ -212,9 +212,9 @@ def _make_population(settings, starts, score):
         {*start, 'warm_start'})
     configs.append(config)
 
-    def make_command(settings, own=own, start=start):
+    def make_command(changes, own=own, start=start):
       trials.mark(own['logdir'], variant, start)
-      return trials.experiment_command(arguments, dict(own, **settings))
+      return trials.experiment_command(arguments, dict(own, **changes))
 
     population.members.append(members_lib.Member(
         population, i, logdir, config.total_environment_frames, make_command))

@@ -117,4 +117,5 @@ def test_every_test_file_is_a_test_with_all_of_the_project():
       path for path in others if not os.path.basename(path).startswith('test_')}
   for name in tests:
     assert ':support' in targets[name]['deps']
-    assert '//scalable_agent/sweeps' in targets[name]['deps']
+    assert {f'//scalable_agent:{binary}' for binary in _BINARIES} <= set(
+        targets[name]['deps'])

@@ -220,7 +220,8 @@ def _check_inference(config):
     sure = layout.num_pools * layout.minimum_batch_size
     if minimum > sure:
       # Of pools of one environment all would wait.
-      more = ', or raise --num_pools' if minimum <= config.num_actors else ''
+      more = ', or raise --num_pools' if (
+          minimum <= config.num_actors and not config.pool_batch_size) else ''
       raise settings.refusal(
           'inference_minimum_batch_size', minimum,
           f'only a batch of {sure} is sure to fill, since --num_pools is '

@@ -141,9 +141,9 @@ class PrioritizedSequences:
       elif (self._num_steps >= self._min_steps and not len(self._tree) and
             self._filter.num_left_out >= _MANY_LEFT_OUT):
         raise errors.Failure(
-            f'Replay could keep no unroll of {unroll.level_name}: each has a '
-            'reward, an observation or an output of the network that is not '
-            'finite (NaN or infinite). Correct the environment.')
+            f'Replay could keep no unroll, the last of {unroll.level_name}: '
+            'each has a reward, an observation or an output of the network '
+            'that is not finite (NaN or infinite). Correct the environment.')
     return unroll.policy_version
 
   def _keys_at(self, leaves):

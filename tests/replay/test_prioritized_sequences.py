@@ -156,7 +156,7 @@ def _never_finite(but=None):
 def test_a_source_that_is_never_finite_is_noticed(num_needed, num_taken):
   """Nothing can be drawn, and waiting for more would be in vain."""
   source = _never_finite()
-  with pytest.raises(errors.Failure, match=r'no unroll of level_\d: each'):
+  with pytest.raises(errors.Failure, match=r'no unroll, the last of level_\d'):
     _replay(source, min_steps=num_needed * _T).get(1)
   assert source.num_taken == num_taken
 

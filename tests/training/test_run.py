@@ -510,7 +510,8 @@ def test_a_replay_that_keeps_nothing_ends_the_run(tmp_path, monkeypatch):
       tmp_path, '--agent=reactor', '--v_min=0', '--v_max=1',
       '--replay_min_steps=200', '--replay_steps=2000')
   try:
-    with pytest.raises(run_lib.TrainingError, match='no unroll of synthetic:'):
+    with pytest.raises(run_lib.TrainingError,
+                       match='no unroll, the last of synthetic:'):
       run.next_batch(signals.Stop())
   finally:
     run.close()
