@@ -12,7 +12,7 @@ import subprocess, sys
 if sys.argv[2] == 'parent':
   subprocess.Popen([sys.executable, '-c', sys.argv[1], '', 'child'])
 held = bytearray(b'1') * (40 << 20)
-print('ready', flush=True)
+print('ready\\n', end='', flush=True)  # At once, for both write to one pipe.
 sys.stdin.read()
 '''
 
