@@ -120,9 +120,8 @@ def _export(config, stop):
 
 def _check(config, stop):
   from scalable_agent.evaluation import check_mode
-  if check_mode.check(config, stop):
-    return stop.exit_status if stop.is_set() else 0
-  return 1
+  all_play = check_mode.check(config, stop)
+  return stop.exit_status if stop.is_set() else int(not all_play)
 
 
 def _exit(code, at_once, error=None):

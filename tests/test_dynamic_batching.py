@@ -239,7 +239,7 @@ def test_lone_request_is_not_copied_and_outputs_are_views():
 
 
 def test_tensors():
-  tf = pytest.importorskip('tensorflow')
+  import tensorflow as tf
 
   @dynamic_batching.batch_fn_with_options(minimum_batch_size=2, timeout_ms=None)
   @tf.function(reduce_retracing=True)

@@ -21,9 +21,6 @@ import pytest
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-pytest.importorskip('ale_py')
-pytest.importorskip('gymnasium')
-
 from scalable_agent import config as config_lib
 from scalable_agent import environments
 from scalable_agent import experiment

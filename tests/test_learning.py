@@ -10,8 +10,6 @@ from scalable_agent import vtrace
 from scalable_agent.algorithms import policy_gradients
 from tests.test_experiment import run_main  # pylint: disable=unused-import
 
-pytest.importorskip('gymnasium')
-
 # A random policy balances the pole for 22 steps, the best for 500.
 _LEARNED = 100.
 _NOT_LEARNED = 40.

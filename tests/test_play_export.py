@@ -5,8 +5,6 @@ import runpy
 
 import pytest
 
-pytest.importorskip('ale_py')
-
 _PLAYER = pathlib.Path(__file__).resolve().parents[1] / 'launch/play_export.py'
 _PROGRAM = runpy.run_path(str(_PLAYER))
 _CHOOSE = _PROGRAM['choose_game']

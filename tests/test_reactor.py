@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-pytest.importorskip('gymnasium')
-
 import scalable_agent
 from tests import test_experiment
 from tests.jobs import test_jobs

@@ -13,6 +13,7 @@ from scalable_agent.config.config import effective_values
 from scalable_agent.config.config import names
 from scalable_agent.config.config import names_kept
 from scalable_agent.config.config import SETTINGS
+from scalable_agent.config.resolve import check_given
 from scalable_agent.config.resolve import defaults
 from scalable_agent.config.resolve import refuse_unknown
 from scalable_agent.config.resolve import resolve

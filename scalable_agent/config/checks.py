@@ -33,6 +33,8 @@ def check_jobs(config):
     _require(config, config.task <= 0, 'task',
              'there is one replay job, leave it at -1')
     return
+  _require(config, config.job_name != 'replay', 'job_name',
+           f'it serves runs that train, leave out --mode={config.mode}')
   if config.task < 0:
     _require(config, config.job_name == 'learner', 'task',
              'an actor job needs its index among the actor jobs, from 0')

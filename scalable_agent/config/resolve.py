@@ -39,11 +39,9 @@ def resolve(values):
   Raises:
     ConfigError: A value cannot work, or there is no such setting.
   """
-  refuse_unknown(values)
+  check_given(values)
   resolved = {name: values.get(name, copy.copy(declared.default))
               for name, declared in SETTINGS.items() if not declared.is_derived}
-  for name, value in resolved.items():
-    check_value(SETTINGS[name], value)
   if resolved['warm_start']:
     # A run that goes on from elsewhere has to know it again.
     resolved['warm_start'] = os.path.abspath(resolved['warm_start'])
@@ -87,6 +85,20 @@ def _defaults(suite, values):
   return found
 
 
+def check_given(values):
+  """Checks each value by itself.
+
+  Args:
+    values: As for `resolve`.
+
+  Raises:
+    ConfigError: It cannot work, or there is no such setting.
+  """
+  refuse_unknown(values)
+  for name, value in values.items():
+    check_value(SETTINGS[name], value)
+
+
 def refuse_unknown(values):
   """Raises ConfigError for the first of some names that no user can set."""
   names = [name for name, declared in SETTINGS.items()
@@ -123,7 +135,9 @@ def _choose(config, suite, given):
     config = dataclasses.replace(config, **{
         name: 1 for name in ('batch_size', 'num_learner_devices')
         if name not in given})
-  if ('num_actors' not in given and suite.has_actors_by_cores and
+  has_them_chosen = (
+      suite.has_actors_by_cores or config.architecture != 'impala')
+  if ('num_actors' not in given and has_them_chosen and
       config.task < 0 and not config.is_replay_job):
     changes['num_actors'] = _choose_num_actors(
         config, len(os.sched_getaffinity(0)), len(suites.level_names(config)))

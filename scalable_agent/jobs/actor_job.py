@@ -47,12 +47,13 @@ def run(config, stop):
       address, 'there' if config.inference == 'learner' else 'here')
   if config.inference == 'learner':
     from scalable_agent.jobs import policy_at_learner as acting
-  elif config.architecture == 'a3c':
-    from scalable_agent.jobs import worker as acting
   else:
     # TensorFlow takes more memory than all the rest.
     tensorflow_environment.load()
-    from scalable_agent.jobs import policy_at_actor as acting
+    if config.architecture == 'a3c':
+      from scalable_agent.jobs import worker as acting
+    else:
+      from scalable_agent.jobs import policy_at_actor as acting
   try:
     pools = _make_pools(config, first, stop)
   except signals.Interrupted:

@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import re
 
 from scalable_agent import dmlab30
 from scalable_agent.suites import atari
@@ -18,6 +19,8 @@ _WITHOUT_FOLDER = (
     'nav_maze_static_02', 'nav_maze_static_03', 'seekavoid_arena_01',
     'stairway_to_melon')
 
+# The id of an environment of Gymnasium that is in a namespace.
+_LIKE_GYM_ID = re.compile(r'\w+/.+-v\d+')
 _ABOUT_GYM = ('An environment of Gymnasium is named gym:<id>, such as '
               'gym:CartPole-v1')
 
@@ -82,10 +85,14 @@ def _refuse(config):
 
 def _nearest(level_name):
   """Returns which known levels have such a name, in brackets, '' for none."""
+  if _LIKE_GYM_ID.fullmatch(level_name):
+    return f' (the nearest: gym:{level_name})'
+  folder, _, short_name = level_name.casefold().rpartition('/')
+  known = (*atari.SUITE.names, _ALL, *sorted(dmlab30.ALL_LEVELS),
+           *_WITHOUT_FOLDER)
+  # A level of the user's own has a folder.
   nearest = difflib.get_close_matches(
-      level_name.casefold().removeprefix(dmlab30.LEVEL_PREFIX),
-      (*atari.SUITE.names, _ALL, *sorted(dmlab30.ALL_LEVELS),
-       *_WITHOUT_FOLDER), cutoff=.5)
+      short_name, known, cutoff=.6 if folder else .5)
   return f' (the nearest: {", ".join(nearest)})' if nearest else ''
 
 
@@ -103,10 +110,9 @@ def _check_folder(level_name):
   try:
     dmlab.check_engine(level_name)
   except environments.PoolError as e:
-    # Of DMLab-30 all levels are known.
-    mistake = (f' {level_name} is no known level{_nearest(level_name)}.'
-               if level_name.startswith(dmlab30.LEVEL_PREFIX) else '')
-    raise environments.PoolError(f'{e}{mistake} {_ABOUT_GYM}.') from e
+    raise environments.PoolError(
+        f'{e} {level_name} is no known level{_nearest(level_name)}. '
+        f'{_ABOUT_GYM}.') from e
 
 
 def _find_facts(config):

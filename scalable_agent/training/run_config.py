@@ -26,6 +26,7 @@ def resolve(values):
     ConfigError: As `config.resolve`, or the run's configuration cannot be read,
       or what is given would make it another run.
   """
+  config_lib.check_given(values)
   return config_lib.resolve({**_kept(values), **values})
 
 

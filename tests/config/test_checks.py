@@ -136,6 +136,15 @@ def test_no_unroll_may_be_dropped_where_whole_episodes_are_replayed():
     resolve(**{key: value for key, value in values.items() if key != name})
 
 
+@pytest.mark.parametrize('mode', ['test', 'export', 'check'])
+def test_a_replay_job_trains(mode):
+  job = dict(level_name='pong', job_name='replay', replay_host='localhost:1')
+  assert message_of(**job, mode=mode) == (
+      '--job_name=replay cannot work: it serves runs that train, leave out '
+      f'--mode={mode}.')
+  resolve(**job)
+
+
 def test_a_replay_job_has_no_lstm():
   """It need not be told that its learners have none either."""
   job = dict(level_name='lasertag_one_opponent_small', job_name='replay',

@@ -178,8 +178,10 @@ def test_atari57_refuses_what_leaves_games_out():
 @pytest.mark.parametrize('architecture', ['a2c_sync_step',
                                           'a2c_sync_trajectory'])
 def test_batched_a2c_has_an_actor_for_every_unroll(architecture):
-  config = resolve(level_name='pong', architecture=architecture, batch_size=12)
-  assert config.num_actors == 12
+  for level_name in 'pong', 'seekavoid_arena_01', 'synthetic:':
+    config = resolve(level_name=level_name, architecture=architecture,
+                     batch_size=12)
+    assert config.num_actors == 12
   message = message_of(level_name='pong', architecture=architecture,
                        batch_size=12, num_actors=24)
   assert '--batch_size=12 cannot work' in message

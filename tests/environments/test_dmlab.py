@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import types
 
 from absl import flags
 from absl.testing import flagsaver
@@ -273,6 +274,21 @@ def test_test_mode_mixes_the_seeds_otherwise(fake):
       pool.close()
 
   assert (frame('train') != frame('test')).any()
+
+
+@pytest.mark.parametrize('is_test, held_out', [
+    (True, dict(allowHoldOutLevels='true', mixerSeed='1611489005')),
+    (False, {})])
+def test_the_engine_gets_the_released_settings(monkeypatch, is_test, held_out):
+  made = []
+  monkeypatch.setitem(sys.modules, 'deepmind_lab', types.SimpleNamespace(
+      Lab=lambda *args, **kwargs: made.append((args, kwargs))))
+  dmlab.DmLabEnvironment(
+      'rooms_watermaze', seed=1, height=72, width=96, num_action_repeats=4,
+      is_test=is_test)
+  (((level_name, _, config), _),) = made
+  assert level_name == 'contributed/dmlab30/rooms_watermaze'
+  assert config == dict(width='96', height='72', logLevel='WARN', **held_out)
 
 
 def test_other_levels_keep_their_name(fake):

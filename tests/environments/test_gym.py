@@ -3,10 +3,9 @@ import os
 import sys
 import types
 
+import gymnasium
 import numpy as np
 import pytest
-
-gymnasium = pytest.importorskip('gymnasium')
 
 from scalable_agent import atari57
 from scalable_agent.environments import contract
@@ -355,7 +354,6 @@ def test_namespace_registered_by_its_package(monkeypatch):
 
 
 def test_pong():
-  pytest.importorskip('ale_py')
   environment = gym.make_environment('gym:ALE/Pong-v5', 0)
   assert environment.num_actions == 6
   observation, = environment.initial()
@@ -389,7 +387,6 @@ def test_ales_own_levels_are_told_from_the_papers(game, expected):
 
 
 def test_every_atari_game_is_known_by_its_name_in_gymnasium():
-  pytest.importorskip('ale_py')
   known = [gym_ids.atari_level(f'gym:{name}') for name in gymnasium.registry
            if name.startswith('ALE/')]
   assert set(known) - {None} == set(atari57.GAMES)

@@ -102,12 +102,16 @@ def test_without_an_engine_a_name_with_a_folder_may_mean_something_else(
 
 
 @pytest.mark.parametrize('mode', ['train', 'test'])
-def test_without_an_engine_a_level_that_dmlab30_lacks_has_its_nearest_named(
-    no_engine, mode):
-  with pytest.raises(PoolError, match=(
-      'contributed/dmlab30/rooms_watermase is no known level '
-      r'\(the nearest: rooms_watermaze')):
-    _make_environment('contributed/dmlab30/rooms_watermase', mode)
+@pytest.mark.parametrize('level_name, nearest', [
+    ('contributed/dmlab30/rooms_watermase', ' (the nearest: rooms_watermaze)'),
+    ('contributed/dmlab3/rooms_watermaze', ' (the nearest: rooms_watermaze)'),
+    ('MinAtar/Breakout-v1', ' (the nearest: gym:MinAtar/Breakout-v1)'),
+    ('demos/extra_entities', '')])
+def test_without_an_engine_a_name_with_a_folder_has_its_nearest_named(
+    no_engine, mode, level_name, nearest):
+  with pytest.raises(PoolError) as caught:
+    _make_environment(level_name, mode)
+  assert f' {level_name} is no known level{nearest}. ' in str(caught.value)
 
 
 @pytest.mark.parametrize('mode', ['train', 'test'])

@@ -1,13 +1,10 @@
 """A3C as its users start it: on one machine, and as jobs."""
 
 import numpy as np
-import pytest
 
 from tests import test_experiment
 from tests.jobs import test_jobs
 from tests.test_experiment import run_main  # pylint: disable=unused-import
-
-pytest.importorskip('gymnasium')
 
 _LEVEL = '--level_name=gym:CartPole-v1'
 # Training takes longer than the two seconds until actor jobs report episodes.
@@ -57,12 +54,15 @@ def test_workers_on_one_machine_lag_by_the_others(tmp_path, run_main):
 
 def test_jobs_train_to_the_end(tmp_path, run_main):
   with test_jobs.Jobs(tmp_path, _SLOW_LEVEL, '--architecture=a3c',
-                      '--envs_per_actor=1') as jobs:
+                      '--envs_per_actor=1', program=test_jobs.Program) as jobs:
     workers = [jobs.actor(i) for i in range(2)]
     result = run_main(f'--logdir={jobs.logdir}', *jobs.learner_flags(),
                       '--total_environment_frames=2000', '--batch_size=1')
     assert result.code == 0, result
     test_jobs._assert_ends_well(*workers)
+    for worker in workers:
+      for library in 'oneDNN', 'absl', 'CUDA':
+        assert library not in worker.output()
     assert jobs.checkpoint() == 2000
     metrics = test_experiment._metrics(jobs.logdir)
     assert metrics[-1]['learner_steps'] == 100

@@ -35,6 +35,11 @@ def _resolve(logdir, **values):
   return run_config.resolve(dict(values, logdir=str(logdir)))
 
 
+def test_a_value_of_the_wrong_type_is_refused_before_anything_is_read(tmp_path):
+  with pytest.raises(config_lib.ConfigError, match='--task=0 cannot work: '):
+    run_config.resolve(dict(logdir=str(tmp_path), task='0'))
+
+
 def test_a_resume_needs_no_other_setting(tmp_path):
   config = _begin(tmp_path, **_GIVEN)
   assert _resolve(tmp_path) == config

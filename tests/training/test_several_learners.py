@@ -11,8 +11,6 @@ import time
 import pytest
 import tensorflow as tf
 
-pytest.importorskip('gymnasium')
-
 from tests import ports as ports_lib
 from tests import preloaded
 
