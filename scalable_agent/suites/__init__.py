@@ -7,8 +7,8 @@ without it.
 """
 
 import difflib
-import re
 
+from scalable_agent.environments.engines import gym_ids
 from scalable_agent.environments.pools import shown_pool
 from scalable_agent.suites import atari
 from scalable_agent.suites import dmlab
@@ -23,8 +23,6 @@ SUITES = (gym.SUITE, synthetic.SUITE, atari.SUITE, dmlab.SUITE)
 
 # Names that are as similar as this to a known one are taken for a mistake.
 _SIMILARITY = .75
-# The id of an environment of Gymnasium, which no level of DeepMind Lab is like.
-_GYM_ID = re.compile(r'\w+-v\d+')
 # Of a pool that has one environment.
 ONE_ENVIRONMENT = PoolLayout(1, 1, 1, 1, 1)
 
@@ -62,7 +60,7 @@ def find(level_name):
 
 def _nearest(level_name):
   """Returns the names that a user may have meant, the nearest first."""
-  if _GYM_ID.fullmatch(level_name):
+  if gym_ids.is_like_id(level_name):
     return [f'gym:{level_name.removeprefix("gym")}']
   return difflib.get_close_matches(
       level_name.casefold(), [name for suite in SUITES for name in suite.names],

@@ -2,9 +2,9 @@
 
 import difflib
 import functools
-import re
 
 from scalable_agent import dmlab30
+from scalable_agent.environments.engines import gym_ids
 from scalable_agent.suites import atari
 from scalable_agent.suites import layout as layout_lib
 from scalable_agent.suites.suite import Facts
@@ -19,8 +19,6 @@ _WITHOUT_FOLDER = (
     'nav_maze_static_02', 'nav_maze_static_03', 'seekavoid_arena_01',
     'stairway_to_melon')
 
-# The id of an environment of Gymnasium that is in a namespace.
-_LIKE_GYM_ID = re.compile(r'\w+/.+-v\d+')
 _ABOUT_GYM = ('An environment of Gymnasium is named gym:<id>, such as '
               'gym:CartPole-v1')
 
@@ -85,7 +83,7 @@ def _refuse(config):
 
 def _nearest(level_name):
   """Returns which known levels have such a name, in brackets, '' for none."""
-  if _LIKE_GYM_ID.fullmatch(level_name):
+  if gym_ids.is_like_id(level_name):
     return f' (the nearest: gym:{level_name})'
   folder, _, short_name = level_name.casefold().rpartition('/')
   known = (*atari.SUITE.names, _ALL, *sorted(dmlab30.ALL_LEVELS),

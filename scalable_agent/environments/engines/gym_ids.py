@@ -3,11 +3,13 @@
 import collections
 import difflib
 import importlib
+import re
 
 from scalable_agent import atari57
 from scalable_agent.environments import PoolError
 
 PREFIX = 'gym:'
+_LIKE_ID = re.compile(r'(\w+/.+|\w+)-v\d+')
 
 _Package = collections.namedtuple('_Package', 'name module register')
 _Package.__doc__ = """What registers the ids of a namespace.
@@ -22,6 +24,11 @@ _PACKAGES = {
 
 # From the namespace ALE's name of a game to the level of the paper's protocol.
 _ATARI_LEVELS = {game.title().replace('_', ''): game for game in atari57.GAMES}
+
+
+def is_like_id(name):
+  """Whether a name looks like an id, as no level of DeepMind Lab's own does."""
+  return bool(_LIKE_ID.fullmatch(name))
 
 
 def is_ale(level_name):
