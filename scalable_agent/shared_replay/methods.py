@@ -79,7 +79,9 @@ class Methods:
     self._is_closing = False
     # Set, and another one made, when something happens to wait for.
     self._news = asyncio.Event()
-    # Of those who wait for others: since when.
+    # Maps each `Call` that waits for slower learners to its member and to when
+    # it began. A member may have several: it sends again what was lost, and the
+    # old call ends later.
     self._held = {}
     self._logged_time = -_LOG_SECONDS
 
@@ -179,7 +181,7 @@ class Methods:
       if self._pace.num_awaited < num_awaited:
         self._begun_time = time.monotonic()
       self._tell()
-      await self._hold(member)
+      await self._hold(call, member)
       member.inserted_time = time.monotonic()
     return b''
 
@@ -197,16 +199,16 @@ class Methods:
       raise wire.WireError('the unrolls are not in order')
     return unrolls
 
-  async def _hold(self, member):
+  async def _hold(self, call, member):
     """Waits until a member is not too far ahead of the others."""
     if self._pace.may_go_on(member):
       return
-    self._held[member] = time.monotonic()
+    self._held[call] = member, time.monotonic()
     try:
       while not self._pace.may_go_on(member):
         await self._wait()
     finally:
-      self._held.pop(member, None)
+      del self._held[call]
 
   # -- Draw --------------------------------------------------------------------
 
@@ -261,9 +263,10 @@ class Methods:
         session.about.linked_time = now
     present = {session.about for session in recent
                if now - session.about.linked_time < _AWAY_SECONDS}
-    # Whoever waits here would insert, and others may draw alone.
+    held = {member for member, _ in self._held.values()}
+    # A waiting member is trying to insert; a silent one may only be drawing.
     for member in self._pace.keep([
-        member for member in present if member in self._held or
+        member for member in present if member in held or
         now - member.inserted_time < _SILENT_SECONDS]):
       logging.info('Learner %s is gone or inserts nothing, the others go on '
                    'without it.', member.name)
@@ -274,8 +277,8 @@ class Methods:
           '%d of --replay_agents have not begun to insert, the others go on '
           'without them.', num_awaited)
     self._tell()
-    waiting = [member for member, since in self._held.items()
-               if now - since >= _LONG_SECONDS]
+    waiting = {member for member, since in self._held.values()
+               if now - since >= _LONG_SECONDS}
     slowest = self._pace.slowest()
     if waiting and slowest and now - self._logged_time >= _LOG_SECONDS:
       self._logged_time = now

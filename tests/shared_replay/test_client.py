@@ -14,6 +14,7 @@ from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import protocol as remote_protocol
 from scalable_agent.remote import server as server_lib
 from scalable_agent.remote import sessions as sessions_lib
+from scalable_agent.remote import wire
 from scalable_agent.replay import replayed_queue
 from scalable_agent.shared_replay import client as client_lib
 from scalable_agent.shared_replay import methods as methods_lib
@@ -347,6 +348,32 @@ def test_who_is_held_is_held_still_when_its_connection_was_cut(monkeypatch):
       assert job.num_inserted == 16 and thread.is_alive()
       _assert_a_batch_lets_one_pass(job, slow, thread)
       fast.close()
+
+
+def test_who_sends_again_is_held_still_when_its_old_call_ends(monkeypatch):
+  """As when the server finds out late that the old connection is dead."""
+  monkeypatch.setattr(methods_lib, '_SILENT_SECONDS', .5)
+  with replay_parts.Job() as job, replay_parts.Raw(job.port) as raw:
+    slow, fast = (raw.hello(agent=name, batch_size=1)
+                  for name in ('slow', 'fast'))
+    first = replay_parts.insert_message(slow, 1)
+    raw.answers('Insert', first)
+    ahead = wire.join(
+        replay_parts.insert_message(fast, i) for i in range(1, 4))
+    session = job.methods.sessions.find(fast)
+    calls = []
+    for _ in range(2):
+      calls.append(raw.stream('Insert', [ahead]))
+      remote_parts.wait_until(lambda: session._calls == len(calls))
+    calls[0].cancel()
+    remote_parts.wait_until(lambda: session._calls == 1)
+    deadline = time.monotonic() + 1.5
+    while time.monotonic() < deadline:
+      raw.answers('Insert', first)
+      time.sleep(.02)
+    assert job.service.take_gauges()['learners'] == 2
+    assert session.has_call
+    calls[1].cancel()
 
 
 def test_the_others_do_not_run_ahead_of_one_whose_connection_was_cut(
