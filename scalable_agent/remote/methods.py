@@ -4,9 +4,7 @@ import asyncio
 import collections
 import contextlib
 import functools
-import json
 import re
-import secrets
 import struct
 
 from absl import logging
@@ -88,7 +86,6 @@ class Methods:
   `server.each`. `act` is the `begin` of a `server.Method`.
 
   Attributes:
-    run: Names this life of the learner, a string.
     sessions: A `sessions.Sessions`, about `Job`s.
     snapshot: The newest `Snapshot`, None for none.
     is_done: Whether training is.
@@ -102,7 +99,6 @@ class Methods:
       offer: An `Offer`.
       server: The `server.Server` that will have them.
     """
-    self.run = secrets.token_hex(8)
     self.sessions = sessions_lib.Sessions()
     self.snapshot = None
     self.is_done = False
@@ -151,21 +147,16 @@ class Methods:
     """Makes a session, or finds one again; answers its number and the levels.
     """
     request = calls_lib.read_json(message)
-    number = request.get('session')
-    is_ours = request.get('run') == self.run and is_int(number)
-    if self.is_done or self.is_closing:
-      raise self.end(self.sessions.find(number) if is_ours else None)
+    self._check_open(self.sessions.find(self.sessions.number_in(request)))
     refusal = self._refusal(request)
     if refusal:
       raise Refused(*refusal)
     job = Job(request['task'], np.array(
         [self._level_indices[level] for level in request['levels']]
         if self._offer.make_actor else [], np.int32))
-    if not (is_ours and self.sessions.find_again(number, job)):
-      number = self.sessions.add(job)
-      if number is None:
-        raise Refused(grpc.StatusCode.UNAVAILABLE,
-                      'the learner has as many actor jobs as it can serve')
+    answer, is_new = self.sessions.welcome(
+        request, job, levels=self._offer.levels)
+    if is_new:
       self._unplayed -= set(request['levels'])
       logging.info(
           '%s %d has joined with %d environments, from %s%s',
@@ -173,8 +164,7 @@ class Methods:
           job.task, len(request['levels']), call.address,
           f'; {len(self._unplayed)} of {len(self._offer.levels)} levels have '
           'no environment yet' if self._unplayed else '')
-    return json.dumps(dict(
-        run=self.run, session=number, levels=self._offer.levels)).encode()
+    return answer
 
   def _refusal(self, request):
     """Why an actor may not join, status and details; None if it may."""

@@ -77,7 +77,7 @@ class Service:
   @property
   def run(self):
     """Names this life of the learner, a string."""
-    return self._methods.run
+    return self._methods.sessions.run
 
   @property
   def num_jobs(self):

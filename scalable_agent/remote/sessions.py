@@ -1,9 +1,14 @@
 """Keeps what a service knows of each job that calls it: its session."""
 
 import collections
+import json
 import secrets
 import threading
 import time
+
+import grpc
+
+from scalable_agent.remote import calls as calls_lib
 
 _MAX_SESSIONS = 4096
 # Of sessions that ended, what they had taken.
@@ -56,21 +61,66 @@ class Session:
 
 
 class Sessions:
-  """The sessions of one life of a service, by number; for several threads."""
+  """The sessions of one life of a service, by number; for several threads.
 
-  def __init__(self, capacity=_MAX_SESSIONS):
+  Attributes:
+    run: Names this life of the service, a string.
+  """
+
+  def __init__(self, owner='the learner', callers='actor jobs',
+               capacity=_MAX_SESSIONS):
     """Initializes an empty collection.
 
     Args:
+      owner: Whose service it is, to tell those that are refused.
+      callers: What the jobs that call it are called, likewise.
       capacity: How many there may be. One that is added to so many takes the
         place of the one that is unused for longest.
     """
+    self.run = secrets.token_hex(8)
+    self._full = f'{owner} has as many {callers} as it can serve'
     self._capacity = capacity
     self._sessions = collections.OrderedDict()
     # The sequence numbers of sessions that ended, so that whoever comes back to
     # one cannot hand over what was taken.
     self._past = collections.OrderedDict()
     self._lock = threading.Lock()
+
+  def number_in(self, hello):
+    """Returns the number of the session that a Hello names.
+
+    Args:
+      hello: The dict that was sent.
+
+    Returns:
+      None if it names no session, or one of another life of the service.
+    """
+    number = hello.get('session')
+    is_ours = hello.get('run') == self.run and calls_lib.is_int(number)
+    return number if is_ours else None
+
+  def welcome(self, hello, about, **facts):
+    """Finds the session again that a Hello names, or else makes one.
+
+    Args:
+      hello: The dict that was sent.
+      about: For a session that is made or revived.
+      **facts: What the answer says besides the session.
+
+    Returns:
+      A pair of the answer, bytes, and whether the session is new.
+
+    Raises:
+      calls.Refused: There are too many, and all have calls.
+    """
+    number = self.number_in(hello)
+    is_new = not self.find_again(number, about)
+    if is_new:
+      number = self.add(about)
+      if number is None:
+        raise calls_lib.Refused(grpc.StatusCode.UNAVAILABLE, self._full)
+    answer = dict(facts, run=self.run, session=number)
+    return json.dumps(answer).encode(), is_new
 
   def add(self, about):
     """Makes a session; returns its number, which nobody can guess.

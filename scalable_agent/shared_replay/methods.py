@@ -2,9 +2,7 @@
 
 import asyncio
 import collections
-import json
 import math
-import secrets
 import time
 
 from absl import logging
@@ -63,9 +61,8 @@ class Methods:
       calls: A `calls.Calls`.
       num_agents: As for `pace.Pace`.
     """
-    self.sessions = sessions_lib.Sessions()
+    self.sessions = sessions_lib.Sessions(protocol.US, 'learners')
     self.num_inserted_bytes = 0
-    self._run = secrets.token_hex(8)
     self._agreement = agreement
     self._levels = levels
     self._layout = layout
@@ -137,19 +134,13 @@ class Methods:
             is_int(batch_size, 1, protocol.MAX_BATCH + 1)):
       raise bad('expected an agent, a name and the size of batches')
     number_of_agent = self._number_of(agent)
-    number = request.get('session')
-    is_ours = request.get('run') == self._run and is_int(number)
     member = pace_lib.Member(
         remote_protocol.quote(name), number_of_agent, batch_size)
-    if not (is_ours and self.sessions.find_again(number, member)):
-      number = self.sessions.add(member)
-      if number is None:
-        raise Refused(grpc.StatusCode.UNAVAILABLE,
-                      'the replay job has as many learners as it can serve')
+    answer, is_new = self.sessions.welcome(
+        request, member, levels=self._levels, agent=number_of_agent)
+    if is_new:
       logging.info('Learner %s has joined, from %s', member.name, call.address)
-    return json.dumps(dict(
-        run=self._run, session=number, levels=self._levels,
-        agent=number_of_agent)).encode()
+    return answer
 
   def _number_of(self, agent):
     """Returns the number of an agent, the same one when it comes back."""

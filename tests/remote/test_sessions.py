@@ -1,5 +1,9 @@
+import json
+
+import grpc
 import pytest
 
+from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import sessions as sessions_lib
 
 
@@ -66,6 +70,26 @@ def test_who_comes_back_is_known_by_the_numbers(clock):
   session = sessions.find(used)
   assert (session.sequence, session.episode_sequence) == (7, 3)
   assert session.about == [4]
+
+
+def test_a_hello_finds_its_session_again():
+  sessions = sessions_lib.Sessions('the job', 'callers', capacity=1)
+  answer, is_new = sessions.welcome({}, [1], color='red')
+  first = json.loads(answer)
+  assert is_new and first['color'] == 'red'
+  with sessions.find(first['session']):
+    assert sessions.welcome(first, [2], color='red') == (answer, False)
+    assert sessions.find(first['session']).about == [1]
+    # No other name will do, and there is room for one alone.
+    for other in (dict(first, run='another'), dict(first, run=None),
+                  dict(first, session=first['session'] ^ 1),
+                  dict(first, session=str(first['session'])),
+                  dict(first, session=[])):
+      with pytest.raises(
+          calls_lib.Refused,
+          match='the job has as many callers as it can serve') as e:
+        sessions.welcome(other, [2])
+      assert e.value.code == grpc.StatusCode.UNAVAILABLE
 
 
 def test_of_the_past_no_more_is_kept_than_so_much(monkeypatch):
