@@ -24,7 +24,7 @@ _SILENT_CALL_SECONDS = 60.
 _END_SECONDS = 5.
 
 
-class Refused(Exception):
+class Rejected(Exception):
   """A call is not served.
 
   Attributes:
@@ -39,12 +39,12 @@ class Refused(Exception):
 
 
 def bad(details):
-  """Returns the `Refused` of a message that is not what was agreed on."""
-  return Refused(grpc.StatusCode.INVALID_ARGUMENT, details)
+  """Returns the `Rejected` of a message that is not what was agreed on."""
+  return Rejected(grpc.StatusCode.INVALID_ARGUMENT, details)
 
 
 def read_json(message):
-  """Returns the dict that a message, bytes, holds as JSON; raises `Refused`."""
+  """Returns the dict that a message, bytes, holds as JSON; raises `Rejected`."""
   try:
     value = json.loads(message)
     if isinstance(value, dict):
@@ -74,7 +74,7 @@ class Call:
     self.session = None
     # Whether gRPC has an answer to send.
     self.is_writing = False
-    # Why it is ended, a `Refused`; None if it is not.
+    # Why it is ended, a `Rejected`; None if it is not.
     self.end = None
     self.task = asyncio.current_task()
     self._calls = calls
@@ -96,7 +96,7 @@ class Call:
     """Within the block gRPC has an answer of so many bytes to send.
 
     Raises:
-      Refused: There is no room for it, or the call was ended meanwhile.
+      Rejected: There is no room for it, or the call was ended meanwhile.
     """
     self._calls.add_bytes(self, num_bytes)
     self.is_writing = True
@@ -109,7 +109,7 @@ class Call:
       raise self.end
 
   def cancel(self, end):
-    """Ends it with a `Refused`, once gRPC has sent what it has to send."""
+    """Ends it with a `Rejected`, once gRPC has sent what it has to send."""
     self.end = end
     # gRPC sends no status while it sends an answer.
     if not self.is_writing:
@@ -155,7 +155,7 @@ class Calls:
       lasts: Whether there may be long pauses between its messages.
 
     Raises:
-      Refused: There is no room for it.
+      Rejected: There is no room for it.
     """
     call = Call(self, context,
                 _SILENT_STREAM_SECONDS if lasts else _SILENT_CALL_SECONDS)
@@ -164,7 +164,7 @@ class Calls:
     self._all.add(call)
     try:
       self.add_bytes(call, num_bytes)
-    except Refused:
+    except Rejected:
       self._all.remove(call)
       raise
     self.silent[call] = time.monotonic()
@@ -175,7 +175,7 @@ class Calls:
     """Takes note that a call may hold so many bytes more.
 
     Raises:
-      Refused: There is no room for them.
+      Rejected: There is no room for them.
     """
     while self._num_bytes + num_bytes > self._max_bytes:
       self._make_room()
@@ -186,7 +186,7 @@ class Calls:
   def _make_room(self):
     call, since = next(iter(self.silent.items()), (None, 0.))
     if call is None or time.monotonic() - since < _PATIENCE_SECONDS:
-      raise Refused(grpc.StatusCode.UNAVAILABLE,
+      raise Rejected(grpc.StatusCode.UNAVAILABLE,
                     f'{self._owner} has no room for another call')
     self._end(call, f'{self._owner} needs the room for others')
 
@@ -217,7 +217,7 @@ class Calls:
         self._close_connection(call.peer)
 
   def end_all(self, end):
-    """Ends those whose other end is waited for, with a `Refused`."""
+    """Ends those whose other end is waited for, with a `Rejected`."""
     for call in list(self.silent):
       call.cancel(end)
 
@@ -228,7 +228,7 @@ class Calls:
       # What gRPC holds of an answer goes with the connection alone.
       self._close_connection(call.peer)
     else:
-      call.cancel(Refused(grpc.StatusCode.UNAVAILABLE, why))
+      call.cancel(Rejected(grpc.StatusCode.UNAVAILABLE, why))
 
   def _forget(self, call):
     self._leave(call)

@@ -52,7 +52,7 @@ Offer.__doc__ = """What a learner has for its actor jobs.
   max_environments: How many it can be, an int.
 """
 
-Refused, bad, is_int = calls_lib.Refused, calls_lib.bad, calls_lib.is_int
+Rejected, bad, is_int = calls_lib.Rejected, calls_lib.bad, calls_lib.is_int
 
 
 class Snapshot:
@@ -125,12 +125,12 @@ class Methods:
         spec, num_environments, self._offer.agreement['num_actions'])
 
   def end(self, session=None):
-    """Returns the `Refused` that says why nothing is served any more."""
+    """Returns the `Rejected` that says why nothing is served any more."""
     if self.is_done:
       if session:
         session.told = True
-      return Refused(grpc.StatusCode.OUT_OF_RANGE, 'training is done')
-    return Refused(grpc.StatusCode.UNAVAILABLE, 'the learner is stopping')
+      return Rejected(grpc.StatusCode.OUT_OF_RANGE, 'training is done')
+    return Rejected(grpc.StatusCode.UNAVAILABLE, 'the learner is stopping')
 
   def _check_open(self, session):
     if self.is_done or self.is_closing:
@@ -139,7 +139,7 @@ class Methods:
   def _session(self, number):
     session = self.sessions.find(number)
     if session is None:
-      raise Refused(grpc.StatusCode.NOT_FOUND, 'no such session')
+      raise Rejected(grpc.StatusCode.NOT_FOUND, 'no such session')
     self._check_open(session)
     return session
 
@@ -150,7 +150,7 @@ class Methods:
     self._check_open(self.sessions.find(self.sessions.number_in(request)))
     refusal = self._refusal(request)
     if refusal:
-      raise Refused(*refusal)
+      raise Rejected(*refusal)
     job = Job(request['task'], np.array(
         [self._level_indices[level] for level in request['levels']]
         if self._offer.make_actor else [], np.int32))
@@ -311,7 +311,7 @@ class Methods:
       self._server.calls.join(call, session)
       snapshot = self.snapshot
       if snapshot is None:
-        raise Refused(grpc.StatusCode.UNAVAILABLE, 'there are no weights yet')
+        raise Rejected(grpc.StatusCode.UNAVAILABLE, 'there are no weights yet')
       if snapshot.version == known_version:
         return b''
       return await snapshot.encoded(
@@ -325,7 +325,7 @@ class Methods:
       raise bad('expected a session')
     with self._session(int(number)) as session:
       if self._offer.make_actor is None:
-        raise Refused(grpc.StatusCode.FAILED_PRECONDITION,
+        raise Rejected(grpc.StatusCode.FAILED_PRECONDITION,
                       '--inference is "actor" at the learner')
       session.acts = True
       self._server.calls.join(call, session)

@@ -179,7 +179,7 @@ class Server:
               if parts is None:
                 break
         return
-      except calls_lib.Refused as e:
+      except calls_lib.Rejected as e:
         refused = e
       except asyncio.CancelledError:
         # The connection ended, unless it was this service that cancelled.
@@ -223,7 +223,7 @@ class Server:
 
     Args:
       end: A function without arguments that is called in the event loop and
-        returns the `calls.Refused` to end calls with.
+        returns the `calls.Rejected` to end calls with.
     """
     self._run(self._stop(end))
     self._end_loop()

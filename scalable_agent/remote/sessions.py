@@ -111,14 +111,14 @@ class Sessions:
       A pair of the answer, bytes, and whether the session is new.
 
     Raises:
-      calls.Refused: There are too many, and all have calls.
+      calls.Rejected: There are too many, and all have calls.
     """
     number = self.number_in(hello)
     is_new = not self.find_again(number, about)
     if is_new:
       number = self.add(about)
       if number is None:
-        raise calls_lib.Refused(grpc.StatusCode.UNAVAILABLE, self._full)
+        raise calls_lib.Rejected(grpc.StatusCode.UNAVAILABLE, self._full)
     answer = dict(facts, run=self.run, session=number)
     return json.dumps(answer).encode(), is_new
 

@@ -15,7 +15,7 @@ from scalable_agent.remote import wire
 from scalable_agent.shared_replay import pace as pace_lib
 from scalable_agent.shared_replay import protocol
 
-Refused, bad, is_int = calls_lib.Refused, calls_lib.bad, calls_lib.is_int
+Rejected, bad, is_int = calls_lib.Rejected, calls_lib.bad, calls_lib.is_int
 
 # Agents whose number is remembered while they are away.
 _MAX_AGENTS = 1 << 16
@@ -88,10 +88,10 @@ class Methods:
     return len(self._pace)
 
   def end(self):
-    """From now on nothing is served; returns the `Refused` that says so."""
+    """From now on nothing is served; returns the `Rejected` that says so."""
     self._is_closing = True
     self._tell()
-    return Refused(grpc.StatusCode.UNAVAILABLE, 'the replay job is stopping')
+    return Rejected(grpc.StatusCode.UNAVAILABLE, 'the replay job is stopping')
 
   def _tell(self):
     """Wakes those that wait for something to happen."""
@@ -109,7 +109,7 @@ class Methods:
     """
     session = self.sessions.find(number)
     if session is None:
-      raise Refused(grpc.StatusCode.NOT_FOUND, 'no such session')
+      raise Rejected(grpc.StatusCode.NOT_FOUND, 'no such session')
     if self._is_closing:
       raise self.end()
     self._calls.join(call, session)
@@ -126,7 +126,7 @@ class Methods:
     difference = remote_protocol.difference(
         self._agreement, request.get('agreement'), protocol.US, protocol.THEM)
     if difference:
-      raise Refused(grpc.StatusCode.FAILED_PRECONDITION, difference)
+      raise Rejected(grpc.StatusCode.FAILED_PRECONDITION, difference)
     agent, name = request.get('agent'), request.get('name')
     batch_size = request.get('batch_size')
     if not (all(isinstance(text, str) and len(text) <= protocol.MAX_NAME

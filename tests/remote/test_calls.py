@@ -48,7 +48,7 @@ class _World:
     async def serve():
       try:
         call = self.calls.begin(_Context(name), num_bytes, lasts)
-      except calls_lib.Refused as e:
+      except calls_lib.Rejected as e:
         opened.set_exception(e)
         return
       opened.set_result(call)
@@ -97,11 +97,11 @@ def test_who_is_heard_or_worked_for_does_not_give_way(monkeypatch):
     world.clock.now += 5.
     with a:
       with b:
-        with pytest.raises(calls_lib.Refused) as e:
+        with pytest.raises(calls_lib.Rejected) as e:
           await world.open('c')
         assert e.value.code == grpc.StatusCode.UNAVAILABLE
       # It was heard of just now.
-      with pytest.raises(calls_lib.Refused):
+      with pytest.raises(calls_lib.Rejected):
         await world.open('c')
       world.clock.now += 1.5
       await world.open('c')
@@ -114,20 +114,20 @@ def test_the_bytes_are_bounded(monkeypatch):
   async def run():
     world = _World(monkeypatch, max_bytes=100)
     a, _, _ = await world.open('a', 60)
-    with pytest.raises(calls_lib.Refused):
+    with pytest.raises(calls_lib.Rejected):
       await world.open('b', 41)
     b, _, _ = await world.open('b', 20)
     world.calls.add_bytes(b, 20)
     with a, b:
       world.clock.now += 5.
-      with pytest.raises(calls_lib.Refused):
+      with pytest.raises(calls_lib.Rejected):
         world.calls.add_bytes(b, 1)
     with b:
       world.clock.now += 5.
       world.calls.add_bytes(b, 30)
     await world.settle()
     assert list(world.ended) == ['a']
-    with pytest.raises(calls_lib.Refused):  # However long it waits.
+    with pytest.raises(calls_lib.Rejected):  # However long it waits.
       world.clock.now += 5.
       await world.open('c', 101)
   _run(run())
@@ -197,11 +197,11 @@ def test_answers_count_until_they_are_written(monkeypatch):
     world = _World(monkeypatch, max_bytes=10)
     call, _, _ = await world.open('a', 4)
     with call.writes(6):
-      with pytest.raises(calls_lib.Refused):
+      with pytest.raises(calls_lib.Rejected):
         await world.open('b', 1)
     await world.open('b', 6)
     world.clock.now += .5
-    with pytest.raises(calls_lib.Refused):
+    with pytest.raises(calls_lib.Rejected):
       with call.writes(1):
         pass
     assert not world.ended and not world.closed
@@ -217,7 +217,7 @@ def test_the_connection_of_who_does_not_read_an_answer_is_closed(monkeypatch):
       await world.open('b', 10)
       assert world.closed == ['a']
     # What it gave way to is what there is.
-    with pytest.raises(calls_lib.Refused):
+    with pytest.raises(calls_lib.Rejected):
       await world.open('c', 1)
   _run(run())
 
@@ -255,7 +255,7 @@ def test_all_that_wait_for_the_other_end_are_ended(monkeypatch):
     world = _World(monkeypatch)
     a, _, _ = await world.open('a')
     await world.open('b')
-    end = calls_lib.Refused(grpc.StatusCode.OUT_OF_RANGE, 'over')
+    end = calls_lib.Rejected(grpc.StatusCode.OUT_OF_RANGE, 'over')
     with a:
       world.calls.end_all(end)
       await world.settle()
@@ -268,8 +268,8 @@ def test_a_call_that_has_an_answer_to_send_ends_after_it(monkeypatch):
   async def run():
     world = _World(monkeypatch)
     call, _, _ = await world.open('a')
-    end = calls_lib.Refused(grpc.StatusCode.OUT_OF_RANGE, 'over')
-    with pytest.raises(calls_lib.Refused) as raised:
+    end = calls_lib.Rejected(grpc.StatusCode.OUT_OF_RANGE, 'over')
+    with pytest.raises(calls_lib.Rejected) as raised:
       with call.writes(1):
         world.calls.end_all(end)
         await world.settle()

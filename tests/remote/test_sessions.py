@@ -86,7 +86,7 @@ def test_a_hello_finds_its_session_again():
                   dict(first, session=str(first['session'])),
                   dict(first, session=[])):
       with pytest.raises(
-          calls_lib.Refused,
+          calls_lib.Rejected,
           match='the job has as many callers as it can serve') as e:
         sessions.welcome(other, [2])
       assert e.value.code == grpc.StatusCode.UNAVAILABLE
