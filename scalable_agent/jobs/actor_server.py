@@ -85,9 +85,7 @@ class ActorServer:
       self._service = service.Service(
           address,
           service.Offer(
-              protocol.agreement(
-                  config, facts.num_actions, facts.observation_spec),
-              levels,
+              protocol.agreement(config, facts), levels,
               messages.unroll_layout(config, agent, facts, len(levels)),
               protocol.weights_layout(agent.initial_params(config.seed)),
               put_unroll,

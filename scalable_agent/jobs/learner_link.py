@@ -35,9 +35,8 @@ def _make_client(config, agent, pools, address, security):
   """
   facts = pools[0]
   return client_lib.LearnerClient(
-      address,
-      protocol.agreement(config, facts.num_actions, facts.observation_spec),
-      config.task, [name for pool in pools for name in pool.level_names],
+      address, protocol.agreement(config, facts), config.task,
+      [name for pool in pools for name in pool.level_names],
       lambda num_levels: messages.unroll_layout(
           config, agent, facts, num_levels),
       protocol.weights_layout(agent.initial_params(0)), security)

@@ -27,10 +27,8 @@ class Actors:
     self._address = address
     self._clients = {
         pool: client_lib.LearnerClient(
-            address,
-            protocol.agreement(
-                config, pool.num_actions, pool.observation_spec),
-            config.task, pool.level_names, None, None, security)
+            address, protocol.agreement(config, pool), config.task,
+            pool.level_names, None, None, security)
         for pool in pools}
     self._threads = threads.CheckedThreads(pools, self._step)
 

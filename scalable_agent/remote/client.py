@@ -20,7 +20,7 @@ Closed = link_lib.Closed
 # an unroll which was begun with the weights of one is not sent to another.
 _LIFE = 1 << 48
 
-# The level's index by name, and the `wire.Layout` of unrolls.
+# A list of level names, and the `wire.Layout` of unrolls.
 _About = collections.namedtuple('_About', 'levels unroll_layout')
 
 
@@ -65,7 +65,7 @@ class LearnerClient:
   def _read_hello(self, answer):
     levels = answer['levels']
     return _About(
-        {name: i for i, name in enumerate(levels)},
+        levels,
         self._make_unroll_layout and self._make_unroll_layout(len(levels)))
 
   @property
@@ -130,7 +130,7 @@ class LearnerClient:
         about.unroll_layout.encode(protocol.UnrollMessage(
             session=np.uint64(connection.session),
             sequence=np.int64(sequence),
-            level=np.int32(about.levels[unroll.level_name]),
+            level=np.int32(about.levels.index(unroll.level_name)),
             policy_version=np.int64(unroll.policy_version % _LIFE),
             agent_state=unroll.agent_state,
             env_outputs=unroll.env_outputs,

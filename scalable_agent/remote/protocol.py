@@ -72,15 +72,33 @@ _MAX_INT64 = 2**63 - 1
 _MAX_LAYOUTS = 256
 
 
-def agreement(config, num_actions, observation_spec):
-  """Returns what has to be equal at both ends, a dict that JSON can hold."""
+def agreement(config, facts):
+  """Returns what has to be equal at both ends, a dict that JSON can hold.
+
+  Args:
+    config: A `config.Config`.
+    facts: Has `num_actions` and `observation_spec`, as an
+      `environments.Pool`.
+  """
   names = SHARED_SETTINGS + (
       _SETTINGS_OF_WORKERS if config.architecture == 'a3c' else ())
-  settings = {name: getattr(config, name) for name in names}
+  return agreement_of(VERSION, names, config, facts)
+
+
+def agreement_of(version, names, config, facts):
+  """Returns the agreement of a protocol.
+
+  Args:
+    version: The protocol's, an int.
+    names: Of the settings that both ends need alike.
+    config: As for `agreement`.
+    facts: As for `agreement`.
+  """
   return dict(
-      protocol=VERSION, **settings, num_actions=int(num_actions),
+      protocol=version, **{name: getattr(config, name) for name in names},
+      num_actions=int(facts.num_actions),
       observations=[[list(map(int, spec.shape)), np.dtype(spec.dtype).name]
-                    for spec in observation_spec])
+                    for spec in facts.observation_spec])
 
 
 def difference(ours, theirs, us='the learner', them='the actor'):

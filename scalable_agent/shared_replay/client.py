@@ -19,7 +19,9 @@ from scalable_agent.shared_replay import protocol
 Refused = link_lib.Refused
 Closed = link_lib.Closed
 
-_About = collections.namedtuple('_About', 'agent levels')
+# The number of this agent, a list of level names, and the `wire.Layout` of
+# unrolls.
+_About = collections.namedtuple('_About', 'agent levels unroll_layout')
 
 
 class Client:
@@ -47,17 +49,17 @@ class Client:
     """
     self._address = address
     self._make_layout = layout
-    self._layout = layout(1)
+    one_level = layout(1)
     self._link = link_lib.Link(
         address, protocol.SERVICE, link_lib.Ends('replay job', 'learner'),
         security,
         dict(agreement=agreement, agent=agent,
              name=name[-protocol.MAX_NAME:], batch_size=batch_size),
         self._read_hello, [], ['Insert', 'Draw', 'Episode', 'Fetch'],
-        protocol.max_message_bytes(self._layout))
+        protocol.max_message_bytes(one_level))
     self._sender = unroll_sender.UnrollSender(
         self._link, 'Insert', self._encode,
-        remote_protocol.max_unrolls_per_call(self._layout))
+        remote_protocol.max_unrolls_per_call(one_level))
     self._streams = {method: stream_lib.Reopened(self._link, method)
                      for method in ('Draw', 'Episode', 'Fetch')}
     # What is waited for, and since when; None for nothing.
@@ -72,8 +74,8 @@ class Client:
     self._sum_of_ages = self._num_of_others = 0
 
   def _read_hello(self, answer):
-    self._layout = self._make_layout(len(answer['levels']))
-    return _About(answer['agent'], answer['levels'])
+    levels = answer['levels']
+    return _About(answer['agent'], levels, self._make_layout(len(levels)))
 
   def extend(self, unrolls):
     """Puts in `ActorOutput`s, a list.
@@ -88,12 +90,12 @@ class Client:
                    lambda: self._sender.put(unrolls, wait=False))
 
   def _encode(self, connection, unrolls, first):
-    levels = connection.about.levels
+    about = connection.about
     return wire.join(
-        self._layout.encode(remote_protocol.UnrollMessage(
+        about.unroll_layout.encode(remote_protocol.UnrollMessage(
             session=np.uint64(connection.session),
             sequence=np.int64(sequence),
-            level=np.int32(levels.index(unroll.level_name)),
+            level=np.int32(about.levels.index(unroll.level_name)),
             policy_version=np.int64(unroll.policy_version),
             agent_state=(),
             env_outputs=unroll.env_outputs,
@@ -262,7 +264,8 @@ class Client:
   def _decode(self, answer, connection):
     about = connection.about
     state, rest = protocol.split(answer)
-    messages = wire.decode_all(self._layout, rest) if len(rest) else []
+    messages = (
+        wire.decode_all(about.unroll_layout, rest) if len(rest) else [])
     with self._lock:
       self._state = state
       self._num_drawn += len(messages)

@@ -47,28 +47,17 @@ State.__doc__ = """What a replay job says of itself with every answer, ints.
 
 
 def agreement(config, facts):
-  """Returns what has to be equal at both ends, a dict that JSON can hold.
-
-  Args:
-    config: A `config.Config`.
-    facts: Has `num_actions` and `observation_spec`, as an
-      `environments.Pool`.
-  """
-  return dict(
-      protocol=VERSION,
-      **{name: getattr(config, name)
-         for name in config_lib.names(config_lib.REPLAY)},
-      num_actions=int(facts.num_actions),
-      observations=[[list(map(int, spec.shape)), np.dtype(spec.dtype).name]
-                    for spec in facts.observation_spec])
+  """Returns what has to be equal at both ends; see `remote.protocol`."""
+  return protocol.agreement_of(
+      VERSION, config_lib.names(config_lib.REPLAY), config, facts)
 
 
 def unroll_layout(config, facts, num_levels):
   """Returns the `wire.Layout` of unrolls.
 
   Args:
-    config: As for `agreement`, of either end.
-    facts: See above.
+    config: A `config.Config` of either end.
+    facts: As for `agreement`.
     num_levels: Levels that the replay job knows.
   """
   return protocol.unroll_layout(

@@ -6,10 +6,11 @@ import pytest
 from scalable_agent import config as config_lib
 from scalable_agent.environments import ArraySpec
 from scalable_agent.remote import protocol
+from scalable_agent.suites import Facts
 from scalable_agent.training import logdir as logdir_lib
 
 _FACTS = dict(num_actions=6, observation_shapes=[[84, 84, 4]])
-_SPEC = (ArraySpec((84, 84, 4), np.dtype(np.uint8)),)
+_POOL_FACTS = Facts(6, (ArraySpec((84, 84, 4), np.dtype(np.uint8)),))
 # Another value for settings of the example below, where it is not just greater.
 _OTHERS = dict(
     level_name='qbert', network='deep', use_lstm=True, full_action_set=True,
@@ -45,12 +46,12 @@ def _other(name):
 
 
 def _agreement(**values):
-  return protocol.agreement(_config(**values), 6, _SPEC)
+  return protocol.agreement(_config(**values), _POOL_FACTS)
 
 
 def _worker_agreement(**values):
   return protocol.agreement(config_lib.resolve(dict(dict(
-      level_name='pong', architecture='a3c', task=0), **values)), 6, _SPEC)
+      level_name='pong', architecture='a3c', task=0), **values)), _POOL_FACTS)
 
 
 @pytest.mark.parametrize('name', sorted(

@@ -123,7 +123,7 @@ def test_a_gradient_that_was_sent_again_makes_one_update():
   with _serving(agent, learner.weights(), 0) as (server, queue):
     with remote_parts.Raw(server._service.port) as raw:
       session = raw.hello(levels=[_LEVEL], agreement=protocol.agreement(
-          _config(), _FACTS.num_actions, _FACTS.observation_spec))
+          _config(), _FACTS))
       message = _message(agent, session, 1, gradient)
       for _ in range(2):
         waiting = raw.future('PutUnroll', message)

@@ -175,8 +175,7 @@ class _Attacks:
     self._port = port
     facts = suites.find_facts(config)
     self._levels = [config.level_name]
-    self._agreement = protocol.agreement(
-        config, facts.num_actions, facts.observation_spec)
+    self._agreement = protocol.agreement(config, facts)
     agent = agent_assembly.create_agent(config, facts)
     self._layout = protocol.unroll_layout(
         agent.initial_state(1), actor.initial_output(1, facts.num_actions),

@@ -24,6 +24,7 @@ from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import service as service_lib
+from scalable_agent.suites import Facts
 
 UNROLL_LENGTH = 3
 NUM_ACTIONS = 4
@@ -52,7 +53,8 @@ def weights_of(version):
 
 def make_agreement(num_actions=NUM_ACTIONS, spec=SPEC, **changes):
   return protocol.agreement(
-      types.SimpleNamespace(**dict(SETTINGS, **changes)), num_actions, spec)
+      types.SimpleNamespace(**dict(SETTINGS, **changes)),
+      Facts(num_actions, spec))
 
 
 def unroll_layout(num_levels=len(LEVELS)):
