@@ -18,8 +18,8 @@ from scalable_agent.remote import client as client_lib
 Refused = client_lib.Refused
 
 _CHECK_SECONDS = .2
-# Where actors share cores, environments would interrupt the threads that act,
-# which costs those the caches.
+# Environments give way to the threads that act. On shared cores they would
+# interrupt those, and cost them their caches.
 _ENVIRONMENTS_NICENESS = 5
 
 
@@ -33,11 +33,11 @@ def run(config, stop):
   Raises:
     config.ConfigError: The configuration cannot work.
     environments.PoolError: Environments cannot be made, or died.
-    Refused: The learner will not work with this actor.
+    Refused: The learner will not work with this job.
   """
   security = addresses.load_security(config)
   address = addresses.learner_address(config)
-  # The jobs have the levels by turns, as if their environments were in one.
+  # The levels take turns over the environments of all jobs together.
   first = config.task * config.num_environments
   levels = list(dict.fromkeys(
       suites.turns(config, first, config.num_environments)))
@@ -48,7 +48,7 @@ def run(config, stop):
   if config.inference == 'learner':
     from scalable_agent.jobs import policy_at_learner as acting
   else:
-    # TensorFlow takes more memory than all the rest.
+    # Only here, since TensorFlow takes more memory than all the rest.
     tensorflow_environment.load()
     if config.architecture == 'a3c':
       from scalable_agent.jobs import worker as acting
@@ -96,7 +96,7 @@ def _make_pools(config, first, stop):
     except BaseException as e:  # For the thread that waits.
       made.set_exception(e)
 
-  # The end of the process does not wait for a daemon.
+  # A daemon, so that the end of the process does not wait for it.
   threading.Thread(target=make, name='environments', daemon=True).start()
   with stop.interrupting():
     return made.result()

@@ -140,10 +140,10 @@ class ActorServer:
     return values
 
   def start_film(self):
-    """Films nothing: what actor jobs see need not come here as it is."""
+    """Films nothing, since observations may not come here as they are."""
 
   def take_film(self):
-    """There is none."""
+    """Returns None: there is no film."""
 
   def close(self):
     """Ends the service. The queue and the policy must be closed before."""

@@ -19,7 +19,7 @@ def load_security(config):
 
 
 def _split_all(flag, hosts):
-  """Host and port of every one of the `hosts` that a flag names."""
+  """Returns host and port of each of the `hosts` that a flag names."""
   return [addresses_lib.split(flag, address) for address in hosts]
 
 
@@ -40,7 +40,7 @@ def listen_address(config, security):
 
 def _listen_address(flag, hosts, index, who, config, security):
   host, port = _split_all(flag, hosts)[index]
-  # The name that others know may be that of a proxy or a service.
+  # Others may know this job by the name of a proxy or a service.
   if not security_lib.is_loopback(host):
     host = '::' if ':' in host else '0.0.0.0'
   address = addresses_lib.join(host, port)

@@ -1,4 +1,4 @@
-"""Hands gradients of A3C workers over, each until its update is made."""
+"""Hands over gradients of A3C workers, one update at a time."""
 
 import threading
 
@@ -8,8 +8,8 @@ from scalable_agent import staging
 class Handover:
   """Puts unrolls with gradients into a queue, for a thread that must not wait.
 
-  Whoever sent one is answered when its update is made, so that the weights that
-  the worker fetches next are from that update or a later one.
+  A worker is answered when the update of its gradient is made. So the weights
+  that it fetches next are from that update or a later one.
   """
 
   def __init__(self, put_unroll):
@@ -24,7 +24,7 @@ class Handover:
     self._lock = threading.Lock()
 
   def put(self, unroll, on_done):
-    """Puts an unroll, unless that is done.
+    """Puts an unroll, unless an earlier call has put it.
 
     Args:
       unroll: An `ActorOutput`. No other may be put before this returns True.
@@ -34,7 +34,7 @@ class Handover:
       Whether its update is made.
 
     Raises:
-      staging.Closed: The queue is closed, and so will be no update.
+      staging.Closed: The queue is closed, and there will be no more updates.
     """
     if unroll is not self._under_way:
       if not self._put_unroll(unroll, on_done):
@@ -51,8 +51,7 @@ class Handover:
       return False
 
   def published(self):
-    """Takes note that the first weights, or those of an update, are published.
-    """
+    """Notes that weights are published: the first, or those of an update."""
     with self._lock:
       self._num_updates += 1
     self._wake()

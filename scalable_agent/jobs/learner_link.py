@@ -1,5 +1,4 @@
-"""What actor jobs that have the policy share: a link to their learner, threads.
-"""
+"""What actor jobs with a policy share: a link to their learner, and threads."""
 
 import contextlib
 import queue as queue_lib
@@ -15,8 +14,8 @@ from scalable_agent.process import threads
 from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import protocol
 
-# Also how soon an actor hears that training is done: before its learner, which
-# waits for that, gives up.
+# A report also tells the actor job whether training is done. Its learner waits
+# longer than this for the job to hear so.
 _REPORT_SECONDS = 2.
 
 
@@ -59,8 +58,8 @@ class EpisodeReports:
       episodes = []
       while not self._episodes.empty():
         episodes.append(self._episodes.get())
-      # Even if there are none, so that the learner hears of this actor, and
-      # this actor of the end, however long an unroll takes.
+      # Even if there are none: so the learner hears of this job, and this job
+      # hears of the end, however long an unroll takes.
       client.put_episodes(episodes)
 
 
@@ -92,7 +91,7 @@ class Actors:
     """
     allocator.keep_freed_memory()
     self._config = config
-    # Others of its kind have the other cores.
+    # Other actor jobs use the other cores.
     self._devices = devices_lib.choose_devices(
         1, 'cpu:0', config.xla, config.intra_op_threads or 1)
     self._agent = agent_assembly.create_agent(config, pools[0])
@@ -113,8 +112,8 @@ class Actors:
         threads.CheckedThreads([self._client], self._reports.send, 'reporter')]
 
   def _act(self, pool):
-    # The learner waits for unrolls from when this asks it for weights, and
-    # environments may take longer to start than it waits.
+    # The environments start before this asks for weights: from then on the
+    # learner waits for unrolls, and starting may take longer than it waits.
     output = pool.recv()
     acting = self._make_actor(pool)
     pool.send(*acting.act(*output))

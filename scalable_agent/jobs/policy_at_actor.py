@@ -23,7 +23,7 @@ class Actors(learner_link.Actors):
     """Starts the threads; see base class."""
     super().__init__(config, pools, address, security)
     memory_assembly.check(config, self._agent, pools[0])
-    # Acting goes on while an unroll of every environment waits to be sent.
+    # So acting goes on while an unroll of every environment waits to be sent.
     self._queue = staging.TrajectoryQueue(config.num_environments)
     self._policy = None
     self._weights_lock = threading.Lock()
@@ -40,7 +40,7 @@ class Actors(learner_link.Actors):
         self._reports.put, self._times, refresh=self._refresh)
 
   def _refresh(self, versions):
-    """Fetches weights, unless the ones here have begun no unroll yet."""
+    """Fetches weights, unless no unroll was begun with the present ones."""
     with self._weights_lock:
       policy = self._policy
       if policy and not (versions == policy.version).any():

@@ -50,7 +50,8 @@ class Actors:
     while True:
       try:
         stream = client.open_stream()
-        # To the learner an environment begins with its first output here.
+        # To the learner, an environment begins with its first output over this
+        # stream.
         seen = np.zeros([pool.num_environments], bool)
         while True:
           is_new = ~seen[output.ids]
@@ -65,7 +66,7 @@ class Actors:
           pool.send(answer.ids, answer.actions)
           output = pool.recv()
       except stream_lib.Broken:
-        # The episodes that ended here may have been reported before.
+        # The learner may have counted the episodes that ended here.
         output = output._replace(is_last=np.zeros_like(output.is_last))
       except wire.WireError as e:
         raise client_lib.Refused(

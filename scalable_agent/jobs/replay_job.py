@@ -13,7 +13,7 @@ from scalable_agent.shared_replay import service as service_lib
 
 
 def run(config, stop):
-  """Serves learners until told to stop. What was kept is gone then.
+  """Serves learners until told to stop, and then drops what was kept.
 
   Args:
     config: A `config.Config` of a replay job.
@@ -53,7 +53,7 @@ def run(config, stop):
     while not stop.wait(config.log_interval_secs):
       gauges = service.take_gauges()
       text = _describe(config, gauges)
-      # Of nothing that happens, one line is enough.
+      # While nothing happens, one line is enough.
       if gauges['learners'] or text != last:
         logging.info('%s', text)
       last = text

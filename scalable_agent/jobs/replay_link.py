@@ -14,7 +14,7 @@ from scalable_agent.process import errors
 from scalable_agent.shared_replay import client as client_lib
 from scalable_agent.shared_replay import protocol
 
-# In the log directory, which is this agent's alone, whatever machine it is on.
+# In the log directory, which belongs to this agent alone on any machine.
 _FILE = 'replay_agent'
 _AGENT = re.compile(rb'[0-9a-f]{32}')
 
@@ -50,7 +50,7 @@ def start(config):
 
 
 def _choose_agent(logdir):
-  """Returns what only the agent of this directory is called, at every start.
+  """Returns the agent's name, which no other has, the same at every start.
 
   Raises:
     config_lib.ConfigError: It can neither be read nor written.

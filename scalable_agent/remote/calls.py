@@ -1,7 +1,7 @@
-"""Bounds the calls under way at a service: how many, and what they may hold.
+"""Bounds the calls under way at a service: their number, and their memory.
 
-A call whose other end is silent may have to give way to another. So whoever
-opens calls and leaves them keeps nobody out, however many they are.
+A call whose peer is silent may be ended to make room for another. So nobody
+keeps others out by opening many calls and leaving them.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ import urllib.parse
 
 import grpc
 
-# Threads are no matter here: a call that waits costs memory alone.
+# A call that waits takes memory, and no thread.
 _MAX_CALLS = 4096
 _MAX_STREAMS_PER_SESSION = 32
-# How long the other end may be silent if others want its place.
+# How long a peer may be silent before its call may have to make room.
 _PATIENCE_SECONDS = 1.
 _SILENT_STREAM_SECONDS = 600.
 _SILENT_CALL_SECONDS = 60.
-# How long a call takes that is over, unless the other end does not read.
+# How long an ended call takes to finish, unless its peer does not read.
 _END_SECONDS = 5.
 
 
@@ -39,7 +39,7 @@ class Rejected(Exception):
 
 
 def bad(details):
-  """Returns the `Rejected` of a message that is not what was agreed on."""
+  """Returns a `Rejected` for a message that is not what was agreed on."""
   return Rejected(grpc.StatusCode.INVALID_ARGUMENT, details)
 
 
@@ -61,10 +61,10 @@ def is_int(value, low=0, high=2**64):
 
 
 class Call:
-  """A call under way; within a `with` block, the service is at work on it.
+  """A call under way.
 
-  At other times the service waits for the other end: for a message, or for it
-  to read an answer.
+  Within a `with` block the service works on it. At other times the service
+  waits for the peer to send a message, or to read an answer.
   """
 
   def __init__(self, calls, context, max_silence):
@@ -81,7 +81,7 @@ class Call:
 
   @property
   def address(self):
-    """The other end as people write it: '[::1]:8000'."""
+    """The peer's address as people write it: '[::1]:8000'."""
     return urllib.parse.unquote(self.peer).partition(':')[2]
 
   def __enter__(self):
@@ -93,7 +93,7 @@ class Call:
 
   @contextlib.contextmanager
   def writes(self, num_bytes):
-    """Within the block gRPC has an answer of so many bytes to send.
+    """Within the block gRPC has an answer of `num_bytes` to send.
 
     Raises:
       Rejected: There is no room for it, or the call was ended meanwhile.
@@ -120,7 +120,7 @@ class Calls:
   """The calls under way; for one thread.
 
   Attributes:
-    silent: A dict of `Call` to since when its other end is waited for, the
+    silent: Maps a `Call` to the time since which its peer has been silent, the
       longest first.
   """
 
@@ -128,10 +128,10 @@ class Calls:
     """Initializes an empty collection.
 
     Args:
-      max_bytes: What all calls together may hold in memory.
-      close_connection: A function of the name that gRPC has for the other end
-        of a connection.
-      owner: Whose service it is, to tell those who are refused.
+      max_bytes: How much memory all calls together may hold.
+      close_connection: A function that takes gRPC's name of a peer, and closes
+        its connection.
+      owner: Whose service it is, for the details of a `Rejected`.
     """
     self._owner = owner
     self._max_bytes = max_bytes
@@ -139,11 +139,11 @@ class Calls:
     self._num_bytes = 0
     self._all = set()
     self.silent = collections.OrderedDict()
-    # Of calls that were ended, until they are over: since when.
+    # Maps each `Call` that was ended, and is not over, to when it was ended.
     self._ended = collections.OrderedDict()
 
   def __len__(self):
-    """How many there are, without those that were ended."""
+    """The number of calls, without those that were ended."""
     return len(self._all)
 
   def begin(self, context, num_bytes, lasts):
@@ -151,7 +151,7 @@ class Calls:
 
     Args:
       context: gRPC's, of the present task.
-      num_bytes: What it may hold.
+      num_bytes: How much memory it may hold.
       lasts: Whether there may be long pauses between its messages.
 
     Raises:
@@ -172,7 +172,7 @@ class Calls:
     return call
 
   def add_bytes(self, call, num_bytes):
-    """Takes note that a call may hold so many bytes more.
+    """Notes that a call may hold `num_bytes` more.
 
     Raises:
       Rejected: There is no room for them.
@@ -191,12 +191,12 @@ class Calls:
     self._end(call, f'{self._owner} needs the room for others')
 
   def join(self, call, session):
-    """Takes note whose stream a call is, a `sessions.Session`."""
+    """Notes that a call is a stream of a `sessions.Session`."""
     if call.session is session:
       return
     self._leave(call)
     if len(session.streams) >= _MAX_STREAMS_PER_SESSION:
-      # An actor job that had to come back has left its oldest.
+      # A job whose connection broke opens new streams, and leaves the oldest.
       self._end(next(iter(session.streams)), 'there is a newer stream')
     session.streams[call] = None
     call.session = session
@@ -206,7 +206,7 @@ class Calls:
       call.session.streams.pop(call, None)
 
   def check(self):
-    """Ends the calls whose other end was silent for too long."""
+    """Ends the calls whose peer was silent for too long."""
     now = time.monotonic()
     for call, since in list(self.silent.items()):
       if now - since > call.max_silence:
@@ -217,7 +217,7 @@ class Calls:
         self._close_connection(call.peer)
 
   def end_all(self, end):
-    """Ends those whose other end is waited for, with a `Rejected`."""
+    """Ends the calls that wait for their peer, with a `Rejected`."""
     for call in list(self.silent):
       call.cancel(end)
 
@@ -225,7 +225,7 @@ class Calls:
     self._forget(call)
     self._ended[call] = time.monotonic()
     if call.is_writing:
-      # What gRPC holds of an answer goes with the connection alone.
+      # gRPC drops an answer that nobody reads only with the connection.
       self._close_connection(call.peer)
     else:
       call.cancel(Rejected(grpc.StatusCode.UNAVAILABLE, why))

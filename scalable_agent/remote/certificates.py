@@ -1,4 +1,4 @@
-"""Says from when to when certificates are valid."""
+"""Finds out when certificates are valid."""
 
 import datetime
 import re
@@ -6,8 +6,7 @@ import ssl
 
 _PEM = re.compile(
     '-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----', re.DOTALL)
-# RFC 5280: two times in a row, each of them with two digits for the year or,
-# from 2050 on, with four.
+# RFC 5280: two times in a row. The year has two digits or, from 2050 on, four.
 _TIME = rb'(?:\x17\x0d(\d{12})|\x18\x0f(\d{14}))Z'
 _VALIDITY = re.compile(rb'\x30[\x1e\x20\x22]' + 2 * _TIME)
 
@@ -19,8 +18,8 @@ def periods(pem):
     pem: Bytes, with any number of certificates.
 
   Returns:
-    A list of pairs of `datetime.datetime`: from when to when, one pair for each
-    certificate that says so.
+    A list of pairs of `datetime.datetime`: the first and the last time at which
+    a certificate is valid, for each certificate that says so.
   """
   found = []
   for block in _PEM.findall(pem.decode(errors='replace')):
@@ -29,7 +28,7 @@ def periods(pem):
       if validity:
         first, first_long, last, last_long = validity.groups()
         found.append((_time(first, first_long), _time(last, last_long)))
-    except ValueError:  # What is no certificate is not for this to refuse.
+    except ValueError:  # Whoever loads it refuses what is no certificate.
       pass
   return found
 
@@ -44,15 +43,15 @@ def _time(digits, long_digits):
 
 
 def complaint(valid_periods, now=None):
-  """Complains of certificates none of which is valid.
+  """Says why none of some certificates is valid.
 
   Args:
     valid_periods: Of `periods`.
-    now: A `datetime.datetime`, None for the present.
+    now: A `datetime.datetime`; None stands for the present.
 
   Returns:
     A clause about the last of them, such as "expired on 2026-01-31 ..."; '' if
-    one is valid, or if there is none.
+    one is valid, or if there are no certificates.
   """
   now = now or datetime.datetime.now(datetime.timezone.utc)
   clause = ''

@@ -16,8 +16,8 @@ Refused = link_lib.Refused
 TrainingDone = link_lib.TrainingDone
 Closed = link_lib.Closed
 
-# A policy version counts the lives of the learner in its upper bits, so that
-# an unroll which was begun with the weights of one is not sent to another.
+# The upper bits of a policy version count the lives of the learner. So an
+# unroll that was begun with the weights of one life is not sent to another.
 _LIFE = 1 << 48
 
 # A list of level names, and the `wire.Layout` of unrolls.
@@ -56,7 +56,7 @@ class LearnerClient:
         self._read_hello, ['PutEpisodes'], ['GetWeights', 'PutUnroll', 'Act'],
         weights_layout.num_bytes if weights_layout else 0)
     self._episode_sequence = 0
-    # A stream, since it is asked for with every unroll.
+    # A stream, since weights are asked for with every unroll.
     self._weights_caller = stream_lib.Caller(self._link, 'GetWeights')
     self._sender = unroll_layout and unroll_sender.UnrollSender(
         self._link, 'PutUnroll', self._encode,
@@ -77,8 +77,8 @@ class LearnerClient:
     """Asks for weights.
 
     Args:
-      version: The one that the caller has, as `get_weights` returned it, -1 for
-        none.
+      version: What `get_weights` returned with the weights that the caller has;
+        -1 if it has none.
 
     Returns:
       None if that is the newest, or a pair of a dict of name to array and
@@ -111,8 +111,8 @@ class LearnerClient:
     Args:
       unrolls: A list.
       wait: Whether to return only when the learner has taken all of them. If
-        not, a message of them may still be under way, which the next call waits
-        for, and raises what became of it.
+        not, their last message may still be under way; the next call waits for
+        it, and raises if it failed.
 
     Raises:
       TrainingDone, Refused, Closed.
@@ -121,7 +121,7 @@ class LearnerClient:
 
   @property
   def num_dropped(self):
-    """Unrolls of the weights of a learner that is gone, so far."""
+    """The number of unrolls dropped so far, see `put_unrolls`."""
     return self._sender.num_dropped
 
   def _encode(self, connection, unrolls, first):
@@ -160,8 +160,8 @@ class LearnerClient:
   def open_stream(self):
     """Returns a new `stream.Stream`, for inference at the learner.
 
-    What it raises at its end, besides `stream.Broken`, is as below. The learner
-    forgets what a stream has shown it when the stream ends.
+    At its end the stream raises `stream.Broken`, or what is below. The learner
+    then forgets what it was shown over the stream.
 
     Raises:
       TrainingDone, Refused, Closed.

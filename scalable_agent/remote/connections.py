@@ -1,7 +1,8 @@
-"""Closes connections to a port of this process, which gRPC does not let us do.
+"""Closes connections to a port of this process, for which gRPC has no call.
 
-gRPC closes those that never begin to speak, and those that make no calls for
-long. It keeps those whose calls are refused, as long as they make more of them.
+gRPC itself closes connections that never begin to speak, and those that make no
+calls for long. It keeps those whose calls are refused, as long as they make
+more.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ _DESCRIPTORS = '/proc/self/fd'
 
 
 class _Connection:
-  """A connection, since when it is there, and whether its end is known."""
+  """A connection, when it was found, and whether its peer is known."""
 
   def __init__(self, address, descriptor):
     self.address = address
@@ -27,7 +28,8 @@ class _Connection:
 class Connections:
   """The connections to a port; for one thread.
 
-  A connection is unknown until one of its calls was let in.
+  A connection is unknown until one of its calls was let in. A `peer` is gRPC's
+  name of the other end of a connection.
   """
 
   def __init__(self, port, unknown_seconds, max_unknown):
@@ -36,37 +38,37 @@ class Connections:
     Args:
       port: The port, an int.
       unknown_seconds: How long a connection may be unknown.
-      max_unknown: How many may be.
+      max_unknown: How many connections may be unknown at a time.
     """
     self._port = port
     self._unknown_seconds = unknown_seconds
     self._max_unknown = max_unknown
-    # By the names that /proc has for sockets, which no two have at a time. None
-    # for sockets that are something else.
+    # Maps the name that /proc has for a socket, which no other has at the time,
+    # to its `_Connection`; to None if the socket is something else.
     self._connections = {}
-    # Names of ends, since the last `check`.
+    # Peers that were named since the last `check`.
     self._let_in = set()
     self._refused = set()
     self._to_close = set()
 
   def __len__(self):
-    """How many there were at the last `check`."""
+    """The number of connections at the last `check`."""
     return sum(c is not None for c in self._connections.values())
 
   def let_in(self, peer):
-    """Takes note that a call was let in; `peer` is gRPC's name of its end."""
+    """Notes that a call of a peer was let in."""
     self._let_in.add(peer)
 
   def refuse(self, peer):
-    """Has `check` close a connection if it is unknown still; likewise."""
+    """Has `check` close a peer's connection if it is still unknown."""
     self._refused.add(peer)
 
   def close(self, peer):
-    """Has `check` close a connection; likewise."""
+    """Has `check` close a peer's connection."""
     self._to_close.add(peer)
 
   def check(self):
-    """Closes those to close, and unknown ones that are too old or too many."""
+    """Closes what it was told to, and unknown ones too old or too many."""
     self._look()
     let_in, refused, to_close = (
         set(map(_address_of_peer, peers))
@@ -94,7 +96,7 @@ class Connections:
     found = {}
     try:
       descriptors = os.listdir(_DESCRIPTORS)
-    except OSError:  # There is none left to read the directory with.
+    except OSError:  # No descriptor is left to read the directory with.
       return
     for descriptor in descriptors:
       try:
@@ -113,7 +115,8 @@ class Connections:
     self._connections = found
 
   def _examine(self, descriptor):
-    """Returns a `_Connection`; None if it is another's, or not connected."""
+    """Returns a `_Connection`; None if the socket is no connection to the port.
+    """
     with _socket(descriptor) as s:
       if (s.family not in (socket.AF_INET, socket.AF_INET6) or
           s.type != socket.SOCK_STREAM or s.getsockname()[1] != self._port):
@@ -121,12 +124,12 @@ class Connections:
       try:
         peer = s.getpeername()
       except OSError:
-        # The one that listens, or one that has just been closed.
+        # The socket listens, or has just been closed.
         return None
       return _Connection(_address(*peer[:2]), descriptor)
 
   def _shut(self, name):
-    """Ends a connection; gRPC finds that, and frees what belongs to it."""
+    """Ends a connection; gRPC then frees what belongs to it."""
     with contextlib.suppress(OSError):
       with _socket(self._connections[name].descriptor) as s:
         if f'socket:[{os.fstat(s.fileno()).st_ino}]' == name:
@@ -157,7 +160,11 @@ def _address(host, port):
 
 
 def _address_of_peer(peer):
-  """Returns the same of 'ipv4:127.0.0.1:80' or 'ipv6:[::1]:80'; or None."""
+  """Returns the `_address` of a peer; None if it has none.
+
+  Args:
+    peer: As in 'ipv4:127.0.0.1:80' or 'ipv6:[::1]:80'.
+  """
   host, _, port = urllib.parse.unquote(peer).partition(':')[2].rpartition(':')
   try:
     return _address(host.strip('[]'), port)

@@ -1,4 +1,4 @@
-"""A link to a service: says hello, and connects again where it has to."""
+"""A link to a service: says hello, and connects again when it has to."""
 
 import collections
 import json
@@ -29,7 +29,7 @@ _FATAL = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED,
           grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 Ends = collections.namedtuple('Ends', 'service job')
-Ends.__doc__ = """What the two ends of a link are called in what is logged.
+Ends.__doc__ = """What the two ends of a link are called in errors and logs.
 
   service: As in 'learner'.
   job: Whoever calls it, as in 'actor'.
@@ -38,8 +38,8 @@ Ends.__doc__ = """What the two ends of a link are called in what is logged.
 Connection = collections.namedtuple('Connection', 'session life about')
 Connection.__doc__ = """What is known of a service that was reached.
 
-  session: The number of the session, unlike all others.
-  life: Counts the processes that the service has been.
+  session: The number of the session, which no other has.
+  life: How many processes the service has been since this link was made.
   about: What the `read_hello` of `Link` returned.
 """
 
@@ -64,7 +64,7 @@ class Backoff:
     self.reset()
 
   def reset(self):
-    """Begins anew with the shortest."""
+    """Begins anew with the shortest waiting time."""
     self._seconds = _FIRST_WAIT_SECONDS
 
   def next(self):
@@ -94,7 +94,7 @@ class Link:
         a `Connection`.
       calls: Names of methods that answer a single message, a list.
       streams: Names of the others, a list.
-      max_message_bytes: Length of the largest message of the service's.
+      max_message_bytes: Length of the largest message that the service sends.
     """
     self._address = address
     self._ends = ends
@@ -114,11 +114,11 @@ class Link:
         name: self._channel.stream_stream(f'/{service}/{name}')
         for name in streams}
     self._closed = threading.Event()
-    # A thread of gRPC's waits for the messages of each, until it is closed.
+    # For each, a thread of gRPC's waits for messages until it is closed.
     self._open_streams = weakref.WeakSet()
     self._streams_lock = threading.Lock()
-    # Guards what follows. Whoever connects holds it: one at a time knocks, and
-    # the others wait for what comes of it.
+    # Guards what follows. The thread that connects holds it, and the others
+    # wait for what comes of that.
     self._lock = threading.Lock()
     self._connection = None
     self._session = None
@@ -131,18 +131,18 @@ class Link:
 
   @property
   def session(self):
-    """The number of the session, unlike all others; None before the first."""
+    """The number of the session, which no other has; None before the first."""
     return self._session
 
   @property
   def is_connected(self):
-    """Whether the service was there when it was called last."""
+    """Whether the service was there when it was last called."""
     return self._connection is not None
 
   def open_stream(self, name, connection=None):
     """Returns a new `stream.Stream` of a method.
 
-    What it raises at its end, besides `stream.Broken`, is as below.
+    At its end the stream raises `stream.Broken`, or what is below.
 
     Args:
       name: The method's.
@@ -177,10 +177,10 @@ class Link:
     self._channel.close()
 
   def call(self, name, make_request):
-    """Calls until it works.
+    """Calls a method until the call succeeds.
 
     Args:
-      name: The method.
+      name: The method's.
       make_request: A function of a `Connection` that returns the message.
     """
     while True:
@@ -205,9 +205,9 @@ class Link:
     self._wait_seconds = 0.
 
   def connect(self):
-    """Says hello unless that is done; returns the `Connection`.
+    """Returns the present `Connection`; says hello first if there is none.
 
-    It is the same object until the service was lost.
+    It is the same object until the service is lost.
 
     Raises:
       TrainingDone, Refused, Closed.
@@ -237,10 +237,10 @@ class Link:
         self._session, self._life, self._read_hello(answer))
 
   def _lost(self, error, connection):
-    """Takes note of a failed call, unless it is the end."""
+    """Notes that a call has failed; raises if trying again is of no use."""
     self._raise_if_final(error)
     with self._lock:
-      # Another thread may have been here before, and connected again.
+      # Another thread may have noted it before, and connected again.
       if self._connection is connection:
         self._connection = None
         self._lost_time = self._logged_time = time.monotonic()
@@ -268,7 +268,7 @@ class Link:
           f'{reason}.') from error
 
   def _note_failure(self, error):
-    """Of a Hello; says so once a minute."""
+    """Notes that a Hello has failed; logs it once a minute."""
     self._wait_seconds = self._backoff.next()
     now = time.monotonic()
     if now - self._logged_time >= _LOG_SECONDS:

@@ -21,18 +21,21 @@ from scalable_agent.remote import protocol
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
 
-# Of an actor job that has the policy; the others have a setting for it.
+# Environments of an actor job that has the policy. If the learner has it, a
+# setting bounds them.
 _MAX_ENVIRONMENTS = 4096
 _SESSION = re.compile('[0-9]{1,20}')
-# Numbers of environments to keep the layouts of.
+# How many numbers of environments to keep layouts for.
 _MAX_LAYOUTS = 16
 
 Job = collections.namedtuple('Job', 'task levels')
-Job.__doc__ = """Who has a session; a pool, with inference at the learner.
+Job.__doc__ = """Who has a session: an actor job, or one of its pools.
+
+  It is a pool if inference is at the learner.
 
   task: Index of the actor job.
-  levels: int32, the level of each environment, with inference at the learner
-    alone: otherwise it is in every unroll.
+  levels: int32, the level of each environment of a pool; empty for an actor
+    job, whose unrolls say their level.
 """
 
 Offer = collections.namedtuple(
@@ -48,8 +51,8 @@ Offer.__doc__ = """What a learner has for its actor jobs.
     with an argument `on_room`.
   report_episode: A function of level name, episode return and episode frames.
   make_actor: None, or, for inference at the learner, a function of a list of
-    level names that returns an `actor.Actor` for so many environments.
-  max_environments: How many it can be, an int.
+    level names that returns an `actor.Actor` for an environment of each.
+  max_environments: The largest number of environments of such an actor.
 """
 
 Rejected, bad, is_int = calls_lib.Rejected, calls_lib.bad, calls_lib.is_int
@@ -68,7 +71,7 @@ class Snapshot:
     """Returns its message, encoded by one of a `thread_pool.ThreadPool`."""
     if self._encoded is None:
       self._encoded = threads.call(self._encode, layout)
-    # Whoever stops waiting does so for itself alone.
+    # If one caller stops waiting, the others still get it.
     return await asyncio.shield(self._encoded)
 
   def _encode(self, layout):
@@ -80,7 +83,9 @@ class Snapshot:
 
 
 class Methods:
-  """Answers calls in the event loop's thread; others act and encode weights.
+  """Answers calls in the event loop's thread.
+
+  Other threads act, and encode weights.
 
   Each method takes a `calls.Call` and a message, and returns its answer, see
   `server.each`. `act` is the `begin` of a `server.Method`.
@@ -106,14 +111,14 @@ class Methods:
     self._offer = offer
     self._server = server
     self._level_indices = {level: i for i, level in enumerate(offer.levels)}
-    # Those that no actor has had so far.
+    # Levels of which no actor job has had an environment so far.
     self._unplayed = set(offer.levels)
     self._max_environments = (
         offer.max_environments if offer.make_actor else _MAX_ENVIRONMENTS)
     self.steps_layouts = functools.lru_cache(_MAX_LAYOUTS)(
         self._make_steps_layouts)
     # Unrolls are put in the order in which they came, one message at a time.
-    # The others wait as they came, since decoded they may be four times as
+    # The other messages wait undecoded, since decoded they may be four times as
     # large.
     self._turn = asyncio.Lock()
     self._room = asyncio.Event()
@@ -167,7 +172,7 @@ class Methods:
     return answer
 
   def _refusal(self, request):
-    """Why an actor may not join, status and details; None if it may."""
+    """Returns why an actor may not join, status and details; or None."""
     precondition = grpc.StatusCode.FAILED_PRECONDITION
     difference = protocol.difference(
         self._offer.agreement, request.get('agreement'))
@@ -206,9 +211,9 @@ class Methods:
           if not rest:
             self._turn.release()
         if rest:
-          # Which goes on if the connection ends: what came is not lost.
+          # This goes on if the connection ends, so that nothing is lost.
           task = asyncio.create_task(self._put_rest(rest, session))
-          # asyncio would report what it raises when nobody waits any more.
+          # Otherwise asyncio would report an error that nobody waits for.
           task.add_done_callback(
               lambda task: task.cancelled() or task.exception())
           await asyncio.shield(task)
@@ -229,14 +234,14 @@ class Methods:
     return [(self._output(unroll), int(unroll.sequence)) for unroll in unrolls]
 
   def _put_at_once(self, unrolls, session):
-    """Puts unrolls into the queue, but those for which that has been done.
+    """Puts unrolls into the queue, without those that were put before.
 
     Args:
       unrolls: Of `_decode`.
       session: Whose they are.
 
     Returns:
-      A list of those for which there is no room yet.
+      A list of those that there is no room for yet.
     """
     for i, (unroll, sequence) in enumerate(unrolls):
       if sequence <= session.sequence:
@@ -276,7 +281,7 @@ class Methods:
       self._turn.release()
 
   async def put_episodes(self, unused_call, message):
-    """Reports episodes, unless that has been done; answers b''."""
+    """Reports episodes that were not reported before; answers b''."""
     request = calls_lib.read_json(message)
     episodes = request.get('episodes')
     sequence = request.get('sequence')
@@ -331,7 +336,7 @@ class Methods:
       self._server.calls.join(call, session)
       levels = session.about.levels
       layouts = self.steps_layouts(len(levels))
-      # An unfinished unroll of each environment.
+      # Each environment has an unfinished unroll.
       self._server.calls.add_bytes(
           call, len(levels) * self._offer.unroll_layout.num_bytes)
       actor = self._offer.make_actor([self._offer.levels[i] for i in levels])

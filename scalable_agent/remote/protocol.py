@@ -18,17 +18,17 @@ from scalable_agent.remote import wire
 VERSION = 4
 SERVICE = 'scalable_agent.Learner'
 MAX_EPISODES_PER_CALL = 4096
-# A message costs more than packing an Atari unroll for it. Messages that are
-# larger than this are slower by the byte.
+# A message has several unrolls, since it costs more than packing an Atari
+# unroll. Messages that are larger than this are slower by the byte.
 MAX_CALL_BYTES = 4 << 20
 
-# Settings that both ends need alike: what is in an unroll, and what the weights
-# mean. The rest of the configuration is each job's own, but for what the loss
-# depends on where workers of A3C compute it.
+# Settings that have to be equal at both ends: they say what is in an unroll,
+# and what the weights mean. Workers of A3C compute the loss, and have to agree
+# on what it depends on too. The rest of the configuration is each job's own.
 SHARED_SETTINGS = config_lib.names(config_lib.ACTORS)
 _SETTINGS_OF_WORKERS = config_lib.names(config_lib.WORKERS)
 
-# Those in an agreement that no flag sets.
+# What the parts of an agreement are called that no flag sets.
 _NAMES = dict(
     protocol='the version of the protocol',
     num_actions='the number of actions',
@@ -41,7 +41,7 @@ UnrollMessage = collections.namedtuple(
     defaults=((), np.int64(0)))
 UnrollMessage.__doc__ = """An `ActorOutput` on its way.
 
-  session: uint64, who sends it, as the learner named it.
+  session: uint64, the number of the sender's session.
   sequence: int64, counts the unrolls of a session, so that one that is sent
     again because its answer was lost is taken once.
   level: int32, index into the learner's levels.
@@ -68,7 +68,7 @@ _BOOL, _INT32, _INT64, _UINT64, _FLOAT32 = (
     for dtype in ('bool', 'int32', 'int64', 'uint64', 'float32'))
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
-# Sizes of a pool's batches to keep the layouts of.
+# How many sizes of a pool's batches to keep layouts for.
 _MAX_LAYOUTS = 256
 
 
@@ -128,7 +128,7 @@ def quote(value):
 
 
 def _repeat(nest, *shape):
-  """Specs of `shape` times what the nest's arrays or specs are."""
+  """Returns specs of a nest's arrays or specs with `shape` put in front."""
   return tree.map_structure(
       lambda leaf: ArraySpec(shape + tuple(leaf.shape), np.dtype(leaf.dtype)),
       nest)
@@ -143,8 +143,7 @@ def _step_output(observation_spec):
 
 
 def _step_bounds(prefix, observation_spec):
-  # Numbers of words; other observations are numbers to the network, whatever
-  # they are.
+  # Those of int32 are numbers of words. The network takes any value of others.
   bounds = {f'{prefix}.observation.{i}': (-1, environments.NUM_HASH_BUCKETS - 1)
             for i, spec in enumerate(observation_spec)
             if np.dtype(spec.dtype) == np.int32}
@@ -172,7 +171,7 @@ def unroll_layout(agent_state, agent_output, observation_spec, unroll_length,
 def gradient_layout(gradient, agent_output, unroll_length, num_levels):
   """Returns the `wire.Layout` of `UnrollMessage`s with gradients.
 
-  They have no observations and no core state, which their learner needs not.
+  They have no observations and no core state, which their learner does without.
 
   Args:
     gradient: A `Gradient` of arrays.
@@ -250,7 +249,7 @@ class StepsLayouts:
     one = _repeat(self._template(), 1)
     self._bytes_per_environment = sum(
         leaf.num_bytes for leaf in tree.flatten(one))
-    # Of the sizes that were seen alone: there may be thousands.
+    # Layouts of sizes that were seen, since there may be thousands of sizes.
     self._layouts = functools.lru_cache(_MAX_LAYOUTS)(self._make)
 
   def _template(self):
@@ -283,7 +282,7 @@ class StepsLayouts:
       wire.WireError: The message is not as agreed, or has one environment
         twice.
     """
-    # Only a guess at the size, which the layout's comparison makes sure of.
+    # This only guesses the size. The layout compares the whole header.
     header = struct.unpack_from('<Q', message)[0] if len(message) >= 8 else 0
     size, rest = divmod(len(message) - 8 - header, self._bytes_per_environment)
     if rest or not 1 <= size <= self._num_environments:

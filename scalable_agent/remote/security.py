@@ -1,4 +1,4 @@
-"""Decides who may talk to a learner: addresses, tokens, TLS."""
+"""Decides who may talk to a service: addresses, tokens, TLS."""
 
 import dataclasses
 import hmac
@@ -16,8 +16,8 @@ from scalable_agent.remote import certificates
 TOKEN_KEY = 'authorization'
 _SCHEME = b'Bearer '
 _MINIMUM_TOKEN_BYTES = 16
-# What gRPC says of a connection that will not come about, and what it means.
-# Some of its versions do not say why a certificate cannot be verified.
+# What gRPC says of a connection that cannot be made, and what that means. Some
+# versions of gRPC do not say why a certificate cannot be verified.
 _FINAL_FAILURES = (
     ('certificate has expired',
      'its certificate, or one that signed it, has expired'),
@@ -48,7 +48,7 @@ class Security:
     tls_ca: Certificates that the other end's has to be signed by, PEM. A
       learner with one accepts only actors that have a certificate.
   """
-  # Whatever prints one leaves the secrets out.
+  # Secrets are in no repr, so that printing one does not show them.
   token: bytes = dataclasses.field(default=b'', repr=False)
   tls_key: bytes = dataclasses.field(default=b'', repr=False)
   tls_cert: bytes = dataclasses.field(default=b'', repr=False)
@@ -97,7 +97,7 @@ def _read_secret(flag, path):
 
 
 def _check_validity(flag, path, periods):
-  """Refuses certificates none of which is valid today."""
+  """Refuses certificates if none of them is valid today."""
   complaint = certificates.complaint(periods)
   if complaint:
     raise SecurityError(
@@ -202,8 +202,8 @@ def explain_failure(details):
   """Explains gRPC's details of a connection that failed.
 
   Returns:
-    A pair of strings: why there is no use in trying again, '' if there may be,
-    and a hint to add to the details.
+    A pair of strings: why trying again is of no use, '' if it may be; and a
+    hint to add to the details.
   """
   for sign, meaning in _FINAL_FAILURES:
     if sign in details:
@@ -212,7 +212,7 @@ def explain_failure(details):
 
 
 def metadata(security):
-  """Returns what an actor sends along with every call."""
+  """Returns the metadata that every call has to send."""
   if not security.token:
     return ()
   return ((TOKEN_KEY, (_SCHEME + security.token).decode()),)
@@ -236,8 +236,8 @@ class Authenticator(grpc.aio.ServerInterceptor):
       await context.abort(grpc.StatusCode.UNAUTHENTICATED,
                           'the token is missing or wrong (--auth_token_file)')
 
-    # A stream, whatever the method is: it is refused before a message has come,
-    # where another kind would wait until then.
+    # A stream, whatever the method is: only a stream can be refused before its
+    # first message has come.
     self._refusal = grpc.stream_stream_rpc_method_handler(refuse)
 
   async def intercept_service(self, continuation, handler_call_details):

@@ -1,8 +1,7 @@
 """Answers calls: listens, bounds what others can take, and ends in order.
 
-All calls are answered by one thread, which waits for none of them: an event
-loop. So connections and calls that wait, however many, cost memory alone, and
-that is bounded.
+One thread, an event loop, answers all calls and waits for none of them. So
+connections and calls that wait cost nothing but memory, which is bounded.
 """
 
 import asyncio
@@ -26,25 +25,26 @@ from scalable_agent.remote import security as security_lib
 # Length of the longest text, such as a Hello with the levels of many
 # environments.
 _MAX_TEXT_BYTES = 1 << 20
-# What gRPC may take of a call ahead of who reads it: the window that it opens
-# on a fast network.
+# How much of a call gRPC may receive before the service reads it: the window
+# that it opens on a fast network.
 _WINDOW_BYTES = 4 << 20
 _MAX_CONNECTIONS = 8192
-# What the rest of the process may open.
+# File descriptors that are left to the rest of the process.
 _FILES_FOR_OTHERS = 128
+# The machine's memory, if it cannot be found out.
 _UNKNOWN_MEMORY = 8 << 30
 _CLOSE_GRACE_SECONDS = 1.
 _CHECK_SECONDS = 1.
-# How long a connection may take until a call of it is let in, and how many may
-# be about to.
+# How long a connection may be there without a call that was let in, and how
+# many such connections there may be.
 _UNKNOWN_SECONDS = 10.
 _MAX_UNKNOWN = 256
-# From a call that was refused, and the word of it, to a check.
+# Delay between refusing a call and the next check.
 _SOON_SECONDS = .1
 
 Method = collections.namedtuple(
     'Method', 'begin lasts has_parts', defaults=(True, False))
-Method.__doc__ = """What answers the calls of one name.
+Method.__doc__ = """How the calls of one name are answered.
 
   begin: A function of a `calls.Call` and gRPC's metadata that returns a context
     manager, whose value is a coroutine function from a message to its answer.
@@ -85,9 +85,9 @@ class Server:
     """Initializes the server; `start` comes next, or `close`.
 
     Args:
-      owner: Whose it is, to tell others, as in 'the learner'.
-      max_threads: Of `threads`.
-      memory_share: Of the machine's memory, what calls may hold.
+      owner: Whose it is, for errors, as in 'the learner'.
+      max_threads: The largest number of `threads`.
+      memory_share: The share of the machine's memory that calls may hold.
     """
     self._owner = owner
     self.loop = asyncio.new_event_loop()
@@ -102,7 +102,7 @@ class Server:
     self._thread.start()
 
   def start(self, address, name, methods, max_message_bytes, security, check):
-    """Starts to listen, or closes the server.
+    """Starts to listen; closes the server if it cannot.
 
     Args:
       address: 'host:port' to listen on; port 0 chooses one.
@@ -116,7 +116,7 @@ class Server:
       ServiceError: The address cannot be listened on.
     """
     max_message_bytes = max(max_message_bytes, _MAX_TEXT_BYTES)
-    # gRPC knows one limit, whatever the method. So each call may hold as much.
+    # gRPC has one limit for all methods, so every call may hold this much.
     self._call_bytes = max_message_bytes + _WINDOW_BYTES
     try:
       self.port = self._run(self._start(
@@ -158,8 +158,8 @@ class Server:
   def _handler(self, method):
     """Returns gRPC's handler of a `Method`.
 
-    To gRPC each is a stream: where it waits for a single message by itself,
-    calls that never send it could not be bounded.
+    To gRPC each is a stream. Otherwise gRPC itself would wait for a call's
+    message, and calls that never send it could not be bounded.
     """
     async def handle(unused_messages, context):
       call = None
@@ -191,7 +191,7 @@ class Server:
     return grpc.stream_stream_rpc_method_handler(handle)
 
   def _turn_away(self, peer):
-    """Closes a connection whose call was refused, once it has been told so."""
+    """Closes a connection whose call was refused, once its peer knows."""
     self._connections.refuse(peer)
     self._check_soon.set()
 
@@ -200,7 +200,7 @@ class Server:
     self._check_soon.set()
 
   async def _check(self, check):
-    """Ends what is silent or was refused, again and again."""
+    """Ends, again and again, what is silent or was refused."""
     while True:
       with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(self._check_soon.wait(), _CHECK_SECONDS)
@@ -210,7 +210,7 @@ class Server:
         self._connections.check()
         self.calls.check()
         check()
-      except Exception:  # It is better to serve than to check.
+      except Exception:  # Serving goes on without checks.
         logging.exception('Connections cannot be checked.')
 
   @property
@@ -232,7 +232,7 @@ class Server:
     self._checking.cancel()
     self.calls.end_all(end())
     await self._server.stop(_CLOSE_GRACE_SECONDS)
-    # What gRPC still does for calls that are over.
+    # What gRPC has left to do for calls that are over.
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     if rest:
       _, rest = await asyncio.wait(rest, timeout=_CLOSE_GRACE_SECONDS)
@@ -259,6 +259,6 @@ def _max_connections(address):
   host, _, port = address.rpartition(':')
   try:
     found = socket.getaddrinfo(host.strip('[]'), port, type=socket.SOCK_STREAM)
-  except OSError:  # Which gRPC will say.
+  except OSError:  # gRPC will say so.
     found = [None]
   return max(min(free, _MAX_CONNECTIONS) // len(found), 1)

@@ -9,10 +9,10 @@ from scalable_agent.remote import server as server_lib
 ServiceError = server_lib.ServiceError
 Offer = methods_lib.Offer
 
-# Of the machine's memory, for what calls may hold. The rest of the learner
+# The share of the machine's memory that calls may hold. The rest of the learner
 # needs the other half.
 _MEMORY_SHARE = .5
-# Calls wait for inference, and for room in the queue, one in a thread.
+# A call that acts waits in a thread for inference, and for room in the queue.
 _MIN_MAX_THREADS = 64
 
 
@@ -81,12 +81,12 @@ class Service:
 
   @property
   def num_jobs(self):
-    """Actor jobs heard of within the last minute."""
+    """The number of actor jobs heard of within the last minute."""
     return len({s.about.task for s in self._methods.sessions.recent()})
 
   @property
   def has_acting_jobs(self):
-    """Whether one of these acts, as its environments have started."""
+    """Whether one of these has started its environments."""
     return any(s.acts for s in self._methods.sessions.recent())
 
   def finish(self):
@@ -97,8 +97,8 @@ class Service:
     """Ends the service. What `put_unroll` puts into must be closed before.
 
     Args:
-      timeout: If training is done, seconds to wait for those to ask that were
-        heard of within the last minute.
+      timeout: If training is done, seconds to wait until all actor jobs heard
+        of within the last minute have asked, and were told.
     """
     if self._server.is_closed:
       return

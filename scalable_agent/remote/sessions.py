@@ -11,14 +11,14 @@ import grpc
 from scalable_agent.remote import calls as calls_lib
 
 _MAX_SESSIONS = 4096
-# Of sessions that ended, what they had taken.
+# Sessions that ended, and whose sequence numbers are kept.
 _MAX_PAST = 65536
 _RECENT_SECONDS = 60.
 _EXPIRY_SECONDS = 600.
 
 
 class Session:
-  """A life of a job that calls; within a `with` block, a call of its.
+  """A process that calls the service; a `with` block is one of its calls.
 
   Attributes:
     about: What the service knows of who said hello.
@@ -72,17 +72,17 @@ class Sessions:
     """Initializes an empty collection.
 
     Args:
-      owner: Whose service it is, to tell those that are refused.
+      owner: Whose service it is, for the details of a `calls.Rejected`.
       callers: What the jobs that call it are called, likewise.
-      capacity: How many there may be. One that is added to so many takes the
-        place of the one that is unused for longest.
+      capacity: How many sessions there may be. Another one then takes the place
+        of the one that is unused for longest.
     """
     self.run = secrets.token_hex(8)
     self._full = f'{owner} has as many {callers} as it can serve'
     self._capacity = capacity
     self._sessions = collections.OrderedDict()
-    # The sequence numbers of sessions that ended, so that whoever comes back to
-    # one cannot hand over what was taken.
+    # Maps the number of a session that ended to its sequence numbers, so that
+    # nothing is taken twice from a job that comes back.
     self._past = collections.OrderedDict()
     self._lock = threading.Lock()
 
@@ -137,10 +137,10 @@ class Sessions:
   def find_again(self, number, about):
     """Revives a session if it has ended; returns whether it is there now.
 
-    One of which nothing had been taken is not revived.
+    A session from which nothing was taken is not revived.
 
     Args:
-      number: As `add` returned it.
+      number: As `add` returned it, or None.
       about: For a session that is revived.
     """
     if self.find(number):

@@ -61,12 +61,12 @@ class Stream:
 class Reopened:
   """The stream of a method over the present connection of a link.
 
-  A stream that breaks loses the connection too, and another is opened over the
-  next. For one thread.
+  When the stream breaks the connection is lost too. Another stream is then
+  opened over the next connection. For one thread.
 
   Attributes:
     stream: A `Stream`, None before the first.
-    connection: The `link.Connection` that it is of.
+    connection: The `link.Connection` that the stream is of.
   """
 
   def __init__(self, link, method):
@@ -82,7 +82,7 @@ class Reopened:
     self._method = method
 
   def get(self):
-    """Returns a stream to send over, and the connection that it is of.
+    """Returns a `Stream` to send over, and its `link.Connection`.
 
     Raises:
       Exception: What `link.Link.connect` raises.

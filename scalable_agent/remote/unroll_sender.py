@@ -16,7 +16,7 @@ class UnrollSender:
   """Hands over unrolls in order, each of them once; for one thread.
 
   Attributes:
-    num_dropped: Unrolls that `encode` would not send.
+    num_dropped: The number of unrolls that `encode` has left out.
   """
 
   def __init__(self, link, method, encode, max_unrolls_per_message):
@@ -26,8 +26,8 @@ class UnrollSender:
       link: A `link.Link`.
       method: Name of the method that takes unrolls.
       encode: A function of a `link.Connection`, a list of unrolls, and the
-        number of the first of them, which returns a message and how many of
-        them are in it; those that this learner cannot use are left out.
+        number of the first of them. It returns a message and how many of them
+        are in it, without those that this learner cannot use.
       max_unrolls_per_message: An int.
     """
     self._reopened = stream_lib.Reopened(link, method)
@@ -37,7 +37,7 @@ class UnrollSender:
     self._sequence = 0
     # Pairs of unrolls and the number of the first, oldest first.
     self._unanswered = collections.deque()
-    # For each of these that was sent on this stream, how many unrolls were.
+    # How many unrolls of each of these were sent over this stream so far.
     self._sent = collections.deque()
     self.num_dropped = 0
 
@@ -62,7 +62,7 @@ class UnrollSender:
       self._exchange(0)
 
   def _exchange(self, num_unanswered):
-    """Sends what is to be sent, and waits for all but so many answers."""
+    """Sends all unrolls, and waits for all but `num_unanswered` answers."""
     while (len(self._sent) < len(self._unanswered) or
            len(self._unanswered) > num_unanswered):
       with contextlib.suppress(stream_lib.Broken):
@@ -73,7 +73,7 @@ class UnrollSender:
           self.num_dropped += len(part) - self._sent.popleft()
 
   def _send(self):
-    """Sends what the present stream was not sent."""
+    """Sends what was not sent over the present stream."""
     stream, connection = self._reopened.get()
     if stream is not self._stream:
       self._stream = stream

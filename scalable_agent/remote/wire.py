@@ -1,4 +1,4 @@
-"""Encodes arrays as messages in the safetensors format, without code.
+"""Encodes arrays as messages in the safetensors format, which holds no code.
 
 Every message of a kind has the same names, shapes and dtypes, so its header is
 the same bytes. Both ends compute it from what they agreed on, and the receiver
@@ -18,7 +18,7 @@ _DTYPES = {
     '|b1': 'BOOL', '|u1': 'U8', '|i1': 'I8', '<i2': 'I16', '<u2': 'U16',
     '<i4': 'I32', '<u4': 'U32', '<i8': 'I64', '<u8': 'U64', '<f2': 'F16',
     '<f4': 'F32', '<f8': 'F64'}
-# What the format keeps for itself.
+# A name that the format reserves.
 _RESERVED = '__metadata__'
 _ALIGNMENT = 8
 
@@ -131,7 +131,7 @@ class Layout:
       name: The array's path.
 
     Raises:
-      WireError: The message is not of this layout, as far as that was seen.
+      WireError: What was read of the message is not of this layout.
     """
     i = self._names.index(name)
     start = len(self.header) + self._offsets[i]
@@ -141,7 +141,7 @@ class Layout:
     return np.frombuffer(message, self._dtypes[i], 1, start)[0]
 
   def overwrite(self, message, values):
-    """Gives arrays of one value other values.
+    """Overwrites the values of arrays that have one value.
 
     Args:
       message: A bytearray, of this layout.
@@ -194,7 +194,7 @@ class Layout:
 
 
 def aligned(length):
-  """Returns what a message of some length takes among others, in bytes."""
+  """Returns how many bytes `join` takes for a message of some length."""
   return length + -length % _ALIGNMENT
 
 

@@ -27,10 +27,10 @@ _About = collections.namedtuple('_About', 'agent levels unroll_layout')
 class Client:
   """In place of a `buffer.Buffer` or an `episode_buffer.EpisodeBuffer`.
 
-  One thread may put in and draw, any may call the rest. Every call waits until
-  the replay job is there, and is repeated when the connection breaks; an unroll
-  is inserted once even so. A replay job that comes back as another process has
-  lost what it had.
+  One thread may put in and draw; any thread may call the rest. Every call waits
+  until the replay job is there, and is repeated when the connection breaks. An
+  unroll is inserted once even so. A replay job that comes back as another
+  process has lost what it kept.
   """
 
   def __init__(self, address, agreement, agent, name, batch_size, layout,
@@ -80,8 +80,8 @@ class Client:
   def extend(self, unrolls):
     """Puts in `ActorOutput`s, a list.
 
-    The last message of them may be under way when this returns. It waits while
-    this agent is ahead of the slowest.
+    This waits while the agent is too far ahead of the slowest. When it returns,
+    the last message may still be under way.
 
     Raises:
       Refused, Closed.
@@ -110,8 +110,8 @@ class Client:
       count: How many, an int.
 
     Returns:
-      A list; an empty one while nobody has put any in, as after the replay job
-      was restarted.
+      A list; an empty one while the replay job has no unrolls, as after it was
+      restarted.
 
     Raises:
       Refused, Closed.
@@ -133,11 +133,11 @@ class Client:
           if not some:
             break
       except stream_lib.Broken:
-        continue  # What has come was drawn as well.
+        continue  # Those that have come are kept.
       if len(drawn) < count:
         if has_put:
           return []
-        # What is under way may be the first, or have to be sent again.
+        # Unrolls under way may be the first, or may have to be sent again.
         self._sender.put([])
         has_put = True
     return drawn
@@ -183,7 +183,7 @@ class Client:
             for _ in range(wanted)]
         found = [episode for episode in episodes if episode]
         fetched = self._fetch([numbers for _, _, numbers in found])
-        # The oldest may have made room meanwhile; then others are drawn.
+        # If some of an episode are gone meanwhile, another is drawn.
         drawn += [
             episode_buffer.DrawnEpisode(unrolls, offset, num_steps)
             for (offset, num_steps, _), unrolls in zip(found, fetched)
@@ -213,10 +213,13 @@ class Client:
     return [self._receive_fetched(list(map(len, parts))) for parts in messages]
 
   def _receive_fetched(self, lengths):
-    """Returns packed unrolls, a list; None if one is gone.
+    """Receives the unrolls of one episode.
 
     Args:
-      lengths: How many each message asked for that is to be answered.
+      lengths: How many unrolls each message asked for, a list.
+
+    Returns:
+      A list of packed unrolls; None if one of them is gone.
     """
     found, is_whole = [], True
     for left in lengths:
@@ -232,7 +235,7 @@ class Client:
     return found if is_whole else None
 
   def _send(self, method, make_messages):
-    """Sends messages over the method's stream, another one if need be.
+    """Sends messages over the method's stream; opens one if need be.
 
     Args:
       method: Its name.
@@ -305,10 +308,10 @@ class Client:
             time.monotonic() - since)
 
   def take_gauges(self):
-    """Returns a dict of values to log, of draws those since the last call.
+    """Returns a dict of values to log; draws count since the last call.
 
-    They are those of `ring.Ring`, and `replay_others`, the share of what was
-    drawn that other agents have acted.
+    It has the gauges of `ring.Ring`, and `replay_others`: the share of the
+    drawn unrolls that other agents have acted.
     """
     with self._lock:
       num_drawn = max(self._num_drawn, 1)

@@ -13,8 +13,7 @@ from scalable_agent.shared_replay import protocol
 class Contents:
   """The last unrolls of all agents; for one thread.
 
-  What is kept is the messages, so that nothing has to be made again of what is
-  sent out: they are joined as they are.
+  It keeps the messages themselves, which are joined as they are to be sent.
   """
 
   def __init__(self, layout, capacity, max_bytes, seed, unroll_length=0):
@@ -23,8 +22,8 @@ class Contents:
     Args:
       layout: The `wire.Layout` of unrolls.
       capacity: Unrolls to keep, an int.
-      max_bytes: What they may take; then fewer are kept.
-      seed: Of what is drawn, an int.
+      max_bytes: Memory that they may take; fewer are kept if they take more.
+      seed: Of the draws, an int.
       unroll_length: T, if episodes are to be drawn; 0 if not.
     """
     self._layout = layout
@@ -52,7 +51,7 @@ class Contents:
 
     Args:
       message: Bytes, checked by the layout.
-      agent: The number of who acted.
+      agent: The number of the agent that acted.
     """
     number = self._ring.numbers.stop
     kept = bytearray(message)
@@ -70,11 +69,12 @@ class Contents:
         self._ring.numbers.start, [old for _, old in removed])
 
   def draw(self, count, max_bytes):
-    """Draws messages uniformly and independently; there has to be one.
+    """Draws messages uniformly and independently; some have to be kept.
 
     Args:
       count: How many at the most.
-      max_bytes: What they may take as one message, unless it is one alone.
+      max_bytes: Length that they may have as one message; a single one may
+        exceed it.
 
     Returns:
       A list of one or more.

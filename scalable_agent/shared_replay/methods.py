@@ -19,14 +19,14 @@ Rejected, bad, is_int = calls_lib.Rejected, calls_lib.bad, calls_lib.is_int
 
 # Agents whose number is remembered while they are away.
 _MAX_AGENTS = 1 << 16
-# How long an agent is awaited, from when the last one began.
+# How long an agent is awaited after the last one that has begun.
 PATIENCE_SECONDS = 60.
-# How long one that has begun counts without inserting anything.
+# How long an agent that has begun counts while it inserts nothing.
 _SILENT_SECONDS = 60.
-# How long one counts whose connection is lost. A link comes back within that, a
-# process that has died seldom does.
+# How long an agent counts while it has no connection. A lost connection comes
+# back within that; a process that has died seldom does.
 _AWAY_SECONDS = 10.
-# From when on it is said that somebody waits, and how often.
+# How long a learner has to wait before that is logged, and how often it is.
 _LONG_SECONDS = 10.
 _LOG_SECONDS = 60.
 
@@ -68,13 +68,14 @@ class Methods:
     self._layout = layout
     self._contents = contents
     self._calls = calls
-    self._agents = collections.OrderedDict()  # Number by what it says it is.
+    # Maps what an agent calls itself to its number.
+    self._agents = collections.OrderedDict()
     self._num_agents = 0
     self._pace = pace_lib.Pace(num_agents)
     # When the last of those that were awaited began; infinite before the first.
     self._begun_time = math.inf
     self._is_closing = False
-    # Set, and another one made, when something happens to wait for.
+    # When something happens that calls wait for, this is set, and replaced.
     self._news = asyncio.Event()
     # Maps each `Call` that waits for slower learners to its member and to when
     # it began. A member may have several: it sends again what was lost, and the
@@ -119,7 +120,8 @@ class Methods:
   # -- Hello -------------------------------------------------------------------
 
   async def hello(self, call, message):
-    """Makes a session, or finds one again; answers its number, and so on."""
+    """Makes a session, or finds one again; answers what a learner has to know.
+    """
     request = calls_lib.read_json(message)
     if self._is_closing:
       raise self.end()
@@ -204,14 +206,13 @@ class Methods:
   # -- Draw --------------------------------------------------------------------
 
   async def draw(self, call, message):
-    """Draws unrolls; answers them in several messages, or that there are none.
-    """
+    """Draws unrolls; answers several messages of them, or an empty one."""
     number, count = _read(protocol.decode_draw, message)
     session = self._join(call, number)
     while count:
       with session:
         state = self._contents.state
-        # Whoever waited for the first unroll could be the one that has it.
+        # Nobody waits for the first unroll, which this learner may have.
         drawn = (self._contents.draw(count, remote_protocol.MAX_CALL_BYTES)
                  if state.num_kept else [])
         count = count - len(drawn) if drawn else 0
@@ -226,7 +227,7 @@ class Methods:
       return protocol.encode_episode(self._contents.draw_episode())
 
   async def fetch(self, call, message):
-    """Answers unrolls by number; a message without one if the next is gone."""
+    """Answers unrolls by number; the last message is empty if one is gone."""
     number, numbers = _read(protocol.decode_fetch, message)
     session = self._join(call, number)
     start = 0
@@ -243,8 +244,8 @@ class Methods:
   def check(self):
     """Drops members that are gone or insert nothing, and logs long waits.
 
-    Those who wait for them go on. So do those who wait for agents that have not
-    begun in time.
+    Learners that wait for those members go on. So do learners that wait for
+    agents which have not begun in time.
     """
     self.sessions.expire()
     now = time.monotonic()

@@ -1,12 +1,13 @@
 """Keeps agents that share replay at the same speed.
 
 The paper's agents "run concurrently at identical speed" (LASER, section 5.1).
-So whoever has inserted more than the slowest waits, but for a lead of two
-batches. Only those count that are there: what has died, or has inserted nothing
-for long, holds nobody up. Whoever comes begins where the slowest is. So does
-whoever comes back, unless it was ahead of that: then it stays where it was. If
-it is known how many agents there will be, all of them begin at the start: until
-the last has come, nobody gets further from there than its lead.
+So an agent that is more than two batches ahead of the slowest has to wait. An
+agent that has died, or has inserted nothing for long, does not count, and holds
+nobody up. One that comes begins at the position of the slowest. One that comes
+back does so too, unless it was ahead of that: then it keeps its position.
+
+If the number of agents is known, all of them begin at position 0. Until the
+last has come, nobody gets further than its lead.
 """
 
 import math
@@ -23,7 +24,7 @@ class Member:
     agent: The number of its agent.
     lead: Unrolls that it may be ahead of the slowest.
     position: Unrolls that it has inserted, from where it began.
-    inserted_time: When it last did, or was let go on, by `time.monotonic`.
+    inserted_time: When it last inserted, or was let go on, by `time.monotonic`.
     linked_time: When it last had a connection, likewise.
   """
 
@@ -50,16 +51,16 @@ class Pace:
     """Initializes the pace of nobody.
 
     Args:
-      num_agents: Agents that will come; 0 if nobody knows.
+      num_agents: Agents that will come; 0 if that is unknown.
     """
     self._running = set()
-    # Where the slowest was, if nobody counts now.
+    # The last known position of the slowest, for when nobody counts.
     self._last = 0
     self._num_agents = num_agents
     self._begun = set()  # Numbers of agents.
 
   def __len__(self):
-    """How many count."""
+    """The number of members that count."""
     return len(self._running)
 
   @property
@@ -72,9 +73,9 @@ class Pace:
     self._num_agents = 0
 
   def advance(self, member, count):
-    """Takes note that a `Member` has inserted so many unrolls."""
+    """Notes that a `Member` has inserted `count` unrolls."""
     if member not in self._running:
-      # While others are awaited, it begins where they will: at 0.
+      # While others are awaited, it begins at 0, as they will.
       if not self.num_awaited:
         slowest = self.slowest()
         member.position = max(
@@ -84,7 +85,7 @@ class Pace:
     member.position += count
 
   def keep(self, members):
-    """Stops counting members that are not in `members`; returns those, a list.
+    """Stops counting all members but `members`; returns a list of the others.
     """
     slowest = self.slowest()
     if slowest:
@@ -94,7 +95,7 @@ class Pace:
     return list(gone)
 
   def slowest(self):
-    """Returns the `Member` that has inserted least, None if nobody counts."""
+    """Returns the `Member` with the lowest position, None if nobody counts."""
     return min(self._running, key=lambda m: m.position, default=None)
 
   def may_go_on(self, member):

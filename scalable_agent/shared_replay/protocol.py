@@ -30,7 +30,7 @@ US, THEM = 'the replay job', 'the learner'
 MAX_DRAWN = 1 << 16
 MAX_FETCHED = 1 << 16
 MAX_NAME = 500
-# Inserts are of batches.
+# New unrolls in a learner's batch.
 MAX_BATCH = 1 << 20
 
 _DRAW = struct.Struct('<QQ')
@@ -38,11 +38,11 @@ _SESSION = struct.Struct('<Q')
 _STATE = struct.Struct('<QQQ')
 
 State = collections.namedtuple('State', 'num_inserted num_kept num_bytes')
-State.__doc__ = """What a replay job says of itself with every answer, ints.
+State.__doc__ = """What every answer with unrolls says of the replay job, ints.
 
   num_inserted: Unrolls that were ever inserted.
-  num_kept: How many of them there are.
-  num_bytes: What these take.
+  num_kept: Unrolls that are kept of these.
+  num_bytes: Memory that the kept ones take.
 """
 
 

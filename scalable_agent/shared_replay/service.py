@@ -10,8 +10,8 @@ from scalable_agent.shared_replay import protocol
 
 ServiceError = server_lib.ServiceError
 
-# Of the machine's memory, for what calls may hold. What is kept for replay may
-# take eight tenths.
+# The share of the machine's memory that calls may hold. What is kept for replay
+# may take eight tenths.
 _MEMORY_SHARE = .1
 
 
@@ -38,12 +38,12 @@ class Service:
       levels: A list of level names that agents may play.
       layout: The `wire.Layout` of unrolls.
       capacity: Unrolls to keep, an int.
-      max_bytes: What they may take; then fewer are kept.
-      seed: Of what is drawn, an int.
+      max_bytes: Memory that they may take; fewer are kept if they take more.
+      seed: Of the draws, an int.
       security: A `security.Security`.
       unroll_length: T, if whole episodes are to be drawn; 0 for unrolls.
-      num_agents: Agents that will come, which begin together; 0 if nobody
-        knows.
+      num_agents: Agents that will come, which begin together; 0 if that is
+        unknown.
 
     Raises:
       ServiceError: The address cannot be listened on.
@@ -78,7 +78,8 @@ class Service:
   def take_gauges(self):
     """Returns a dict of values to log, since the last call.
 
-    They are those of `ring.Ring`, `learners` and `inserted_mb_per_second`.
+    It has the gauges of `ring.Ring`, `learners`, `lacks_memory` and
+    `inserted_mb_per_second`.
     """
     return asyncio.run_coroutine_threadsafe(
         self._take_gauges(), self._server.loop).result()
@@ -95,6 +96,6 @@ class Service:
     return gauges
 
   def close(self):
-    """Ends the service; what it kept is gone."""
+    """Ends the service, and drops what it kept."""
     if not self._server.is_closed:
       self._server.close(self._methods.end)
