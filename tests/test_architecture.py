@@ -16,7 +16,7 @@ _PACKAGE = 'scalable_agent'
 # below it, or beside it where that makes no circle.
 _LAYERS = (
     # The tables of levels are here since environments know their names.
-    {'process', 'files', 'atari57', 'dmlab30'},
+    {'process', 'files', 'remote', 'atari57', 'dmlab30'},
     {'environments'},
     {'trajectories', 'frame_stacks', 'vtrace', 'losses', 'rmsprop', 'adam'},
     {'networks', 'algorithms', 'replay', 'suites',
@@ -24,8 +24,8 @@ _LAYERS = (
      'learner', 'a3c'},
     {'config'},
     {'assembly'},
-    {'remote', 'checkpoints', 'shared_replay', 'logs', 'training', 'jobs',
-     'evaluation', 'results', 'studies', 'throughput', 'sweeps'},
+    {'checkpoints', 'learner_service', 'shared_replay', 'logs', 'training',
+     'jobs', 'evaluation', 'results', 'studies', 'throughput', 'sweeps'},
     {'library'},
     {'experiment', 'benchmark', 'report', 'sweep', 'population',
      'sweeps.atari57_experts', 'studies.small_world'})
@@ -170,12 +170,16 @@ def test_actor_jobs_import_neither_learner_nor_training(graph):
     assert not folders & {'learner', 'training', 'algorithms'}, module
 
 
-@pytest.mark.parametrize('module', [
-    'server', 'link', 'calls', 'connections', 'sessions', 'stream'])
-def test_the_ends_of_any_service_know_nothing_of_its_messages(graph, module):
-  loaded = _closure(graph, f'remote.{module}')
-  assert not loaded & {'remote.protocol', 'config'}
-  assert {'remote.protocol', 'config'} <= _closure(graph, 'remote.client')
+def test_the_transport_knows_nothing_of_the_messages_of_a_service(graph):
+  modules = {module for module in graph if _top(module) == 'remote'}
+  assert {f'remote.{name}' for name in (
+      'server', 'link', 'calls', 'connections', 'sessions', 'stream')
+         } <= modules
+  for module in modules:
+    assert set(map(_top, _closure(graph, module))) <= {
+        'remote', 'process', 'files'}, module
+  assert {'learner_service.protocol', 'config'} <= _closure(
+      graph, 'learner_service.client')
 
 
 def test_test_mode_imports_nothing_of_several_learners(graph):

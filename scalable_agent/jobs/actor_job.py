@@ -11,9 +11,9 @@ from absl import logging
 from scalable_agent import suites
 from scalable_agent.config import seeds
 from scalable_agent.jobs import addresses
+from scalable_agent.learner_service import client as client_lib
 from scalable_agent.process import signals
 from scalable_agent.process import tensorflow_environment
-from scalable_agent.remote import client as client_lib
 
 Refused = client_lib.Refused
 

@@ -12,9 +12,9 @@ from scalable_agent import trajectories
 from scalable_agent.jobs import addresses
 from scalable_agent.jobs import handover
 from scalable_agent.jobs import messages
+from scalable_agent.learner_service import protocol
+from scalable_agent.learner_service import service
 from scalable_agent.process import timing
-from scalable_agent.remote import protocol
-from scalable_agent.remote import service
 
 _LOG_SECONDS = 60.
 

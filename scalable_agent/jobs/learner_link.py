@@ -9,10 +9,10 @@ from scalable_agent import actor
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
 from scalable_agent.jobs import messages
+from scalable_agent.learner_service import client as client_lib
+from scalable_agent.learner_service import protocol
 from scalable_agent.process import allocator
 from scalable_agent.process import threads
-from scalable_agent.remote import client as client_lib
-from scalable_agent.remote import protocol
 
 # A report also tells the actor job whether training is done. Its learner waits
 # longer than this for the job to hear so.

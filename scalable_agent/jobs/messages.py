@@ -2,7 +2,7 @@
 
 from scalable_agent import a3c
 from scalable_agent import actor
-from scalable_agent.remote import protocol
+from scalable_agent.learner_service import protocol
 
 
 def unroll_layout(config, agent, facts, num_levels):

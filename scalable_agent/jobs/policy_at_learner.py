@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from scalable_agent.learner_service import client as client_lib
+from scalable_agent.learner_service import protocol
 from scalable_agent.process import threads
-from scalable_agent.remote import client as client_lib
-from scalable_agent.remote import protocol
 from scalable_agent.remote import stream as stream_lib
 from scalable_agent.remote import wire
 

@@ -7,8 +7,8 @@ import time
 import numpy as np
 
 from scalable_agent import trajectories
+from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.remote import link as link_lib
-from scalable_agent.remote import protocol as remote_protocol
 from scalable_agent.remote import stream as stream_lib
 from scalable_agent.remote import unroll_sender
 from scalable_agent.remote import wire
@@ -59,7 +59,7 @@ class Client:
         protocol.max_message_bytes(one_level))
     self._sender = unroll_sender.UnrollSender(
         self._link, 'Insert', self._encode,
-        remote_protocol.max_unrolls_per_call(one_level))
+        learner_protocol.max_unrolls_per_call(one_level))
     self._streams = {method: stream_lib.Reopened(self._link, method)
                      for method in ('Draw', 'Episode', 'Fetch')}
     # What is waited for, and since when; None for nothing.
@@ -92,7 +92,7 @@ class Client:
   def _encode(self, connection, unrolls, first):
     about = connection.about
     return wire.join(
-        about.unroll_layout.encode(remote_protocol.UnrollMessage(
+        about.unroll_layout.encode(learner_protocol.UnrollMessage(
             session=np.uint64(connection.session),
             sequence=np.int64(sequence),
             level=np.int32(about.levels.index(unroll.level_name)),

@@ -8,8 +8,8 @@ import time
 from absl import logging
 import grpc
 
+from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.remote import calls as calls_lib
-from scalable_agent.remote import protocol as remote_protocol
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
 from scalable_agent.shared_replay import pace as pace_lib
@@ -125,7 +125,7 @@ class Methods:
     request = calls_lib.read_json(message)
     if self._is_closing:
       raise self.end()
-    difference = remote_protocol.difference(
+    difference = learner_protocol.difference(
         self._agreement, request.get('agreement'), protocol.US, protocol.THEM)
     if difference:
       raise Rejected(grpc.StatusCode.FAILED_PRECONDITION, difference)
@@ -137,7 +137,7 @@ class Methods:
       raise bad('expected an agent, a name and the size of batches')
     number_of_agent = self._number_of(agent)
     member = pace_lib.Member(
-        remote_protocol.quote(name), number_of_agent, batch_size)
+        learner_protocol.quote(name), number_of_agent, batch_size)
     answer, is_new = self.sessions.welcome(
         request, member, levels=self._levels, agent=number_of_agent)
     if is_new:
@@ -213,7 +213,7 @@ class Methods:
       with session:
         state = self._contents.state
         # Nobody waits for the first unroll, which this learner may have.
-        drawn = (self._contents.draw(count, remote_protocol.MAX_CALL_BYTES)
+        drawn = (self._contents.draw(count, learner_protocol.MAX_CALL_BYTES)
                  if state.num_kept else [])
         count = count - len(drawn) if drawn else 0
         reply = protocol.join(state, drawn)
@@ -234,7 +234,7 @@ class Methods:
     while start < len(numbers):
       with session:
         found = self._contents.fetch(
-            numbers[start:], remote_protocol.MAX_CALL_BYTES)
+            numbers[start:], learner_protocol.MAX_CALL_BYTES)
         start = start + len(found) if found else len(numbers)
         reply = protocol.join(self._contents.state, found)
       yield reply

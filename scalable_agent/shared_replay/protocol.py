@@ -8,10 +8,10 @@
     Fetch      numbers -> these unrolls, in several messages, as far as they
                are kept
 
-All but Hello are streams. An unroll is a `remote.protocol.UnrollMessage`
-without core states, which mean nothing to other agents. In the replay job
-`session` becomes the number of the agent that acted, and `sequence` the number
-of the insert.
+All but Hello are streams. An unroll is an `UnrollMessage` of
+`learner_service.protocol`, without core states, which mean nothing to other
+agents. In the replay job `session` becomes the number of the agent that acted,
+and `sequence` the number of the insert.
 """
 
 import collections
@@ -21,7 +21,7 @@ import numpy as np
 
 from scalable_agent import actor
 from scalable_agent import config as config_lib
-from scalable_agent.remote import protocol
+from scalable_agent.learner_service import protocol
 from scalable_agent.remote import wire
 
 VERSION = 2
@@ -47,7 +47,7 @@ State.__doc__ = """What every answer with unrolls says of the replay job, ints.
 
 
 def agreement(config, facts):
-  """Returns what has to be equal at both ends; see `remote.protocol`."""
+  """Returns what has to be equal at both ends; see `learner_service`."""
   return protocol.agreement_of(
       VERSION, config_lib.names(config_lib.REPLAY), config, facts)
 

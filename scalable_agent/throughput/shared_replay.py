@@ -24,7 +24,7 @@ import psutil
 from scalable_agent import actor
 from scalable_agent import environments
 from scalable_agent import suites
-from scalable_agent.remote import protocol as remote_protocol
+from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import wire
 from scalable_agent.shared_replay import client as client_lib
@@ -58,7 +58,7 @@ def _facts(shape):
 
 def _layout(shape):
   facts = _facts(shape)
-  return remote_protocol.unroll_layout(
+  return learner_protocol.unroll_layout(
       (), actor.initial_output(1, facts.num_actions), facts.observation_spec,
       shape.unroll_length, 1)
 

@@ -17,7 +17,7 @@ import time
 import numpy as np
 import psutil
 
-from scalable_agent.remote import protocol
+from scalable_agent.learner_service import protocol
 from scalable_agent.throughput import machine
 from scalable_agent.throughput import processes
 from scalable_agent.throughput import transport_sides as sides

@@ -16,11 +16,11 @@ import tree
 
 from scalable_agent import actor
 from scalable_agent import environments
+from scalable_agent.learner_service import client as client_lib
+from scalable_agent.learner_service import protocol
+from scalable_agent.learner_service import service as service_lib
 from scalable_agent.remote import channels
-from scalable_agent.remote import client as client_lib
-from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
-from scalable_agent.remote import service as service_lib
 from scalable_agent.throughput import unrolls
 
 _AGREEMENT = dict(protocol=protocol.VERSION)

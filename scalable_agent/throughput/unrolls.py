@@ -7,7 +7,7 @@ import tree
 
 from scalable_agent import environments
 from scalable_agent import trajectories
-from scalable_agent.remote import protocol
+from scalable_agent.learner_service import protocol
 
 LEVEL = 'level'
 

@@ -5,7 +5,7 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent.environments import ArraySpec
-from scalable_agent.remote import protocol
+from scalable_agent.learner_service import protocol
 from scalable_agent.suites import Facts
 from scalable_agent.training import logdir as logdir_lib
 

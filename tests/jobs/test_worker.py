@@ -17,10 +17,10 @@ from scalable_agent import trajectories
 from scalable_agent.jobs import actor_server
 from scalable_agent.jobs import messages
 from scalable_agent.jobs import worker
+from scalable_agent.learner_service import protocol
 from scalable_agent.process import allocator
 from scalable_agent.process import timing
 from scalable_agent.remote import link as link_lib
-from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
 from tests import learners
 from tests.remote import remote_parts

@@ -42,9 +42,9 @@ from scalable_agent import config as config_lib
 from scalable_agent import suites
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.config import flags as config_flags
+from scalable_agent.learner_service import client as client_lib
+from scalable_agent.learner_service import protocol
 from scalable_agent.remote import channels
-from scalable_agent.remote import client as client_lib
-from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
 from tests import ports
 from tests.remote import raw_http2

@@ -9,7 +9,7 @@ import select
 import socket
 import struct
 
-from scalable_agent.remote import protocol
+from scalable_agent.learner_service import protocol
 
 _PREFACE = b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS = 0, 1, 3, 4

@@ -1,4 +1,4 @@
-"""What the tests of `scalable_agent.remote` are made of: small and quick."""
+"""What the tests of transport and services are made of: small and quick."""
 
 import collections
 import contextlib
@@ -19,11 +19,11 @@ from scalable_agent import networks
 from scalable_agent import staging
 from scalable_agent import trajectories
 from scalable_agent.environments import ArraySpec
+from scalable_agent.learner_service import client as client_lib
+from scalable_agent.learner_service import protocol
+from scalable_agent.learner_service import service as service_lib
 from scalable_agent.remote import channels
-from scalable_agent.remote import client as client_lib
-from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
-from scalable_agent.remote import service as service_lib
 from scalable_agent.suites import Facts
 
 UNROLL_LENGTH = 3

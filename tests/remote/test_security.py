@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives import serialization
 import grpc
 import pytest
 
-from scalable_agent.remote import client as client_lib
+from scalable_agent.learner_service import client as client_lib
+from scalable_agent.learner_service import protocol
 from scalable_agent.remote import link as link_lib
-from scalable_agent.remote import protocol
 from scalable_agent.remote import security as security_lib
 from tests.remote import authorities
 from tests.remote import remote_parts

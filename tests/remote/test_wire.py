@@ -14,7 +14,7 @@ import tree
 
 from scalable_agent import trajectories
 from scalable_agent.environments import ArraySpec
-from scalable_agent.remote import protocol
+from scalable_agent.learner_service import protocol
 from scalable_agent.remote import wire
 from tests.remote import remote_parts
 

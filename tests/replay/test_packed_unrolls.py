@@ -8,7 +8,7 @@ import tree
 
 from scalable_agent import actor
 from scalable_agent.environments import ArraySpec
-from scalable_agent.remote import protocol
+from scalable_agent.learner_service import protocol
 from scalable_agent.replay import buffer as buffer_lib
 from scalable_agent.replay import packed_unrolls
 from tests import stacks

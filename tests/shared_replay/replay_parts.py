@@ -10,7 +10,7 @@ import numpy as np
 import tree
 
 from scalable_agent import config as config_lib
-from scalable_agent.remote import protocol as remote_protocol
+from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.shared_replay import client as client_lib
 from scalable_agent.shared_replay import protocol
 from scalable_agent.shared_replay import service as service_lib
@@ -146,7 +146,7 @@ def hello_message(**changes):
 def insert_message(session, sequence, seed=0, **changes):
   """The message that inserts `make_unroll(seed)`."""
   unroll = make_unroll(seed)
-  return layout().encode(remote_protocol.UnrollMessage(
+  return layout().encode(learner_protocol.UnrollMessage(
       session=np.uint64(session), sequence=np.int64(sequence),
       level=np.int32(0), policy_version=np.int64(seed), agent_state=(),
       env_outputs=unroll.env_outputs,

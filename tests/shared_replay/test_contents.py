@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from scalable_agent.environments import ArraySpec
-from scalable_agent.remote import protocol as remote_protocol
+from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.remote import wire
 from scalable_agent.replay import packed_unrolls
 from scalable_agent.shared_replay import contents as contents_lib
@@ -91,16 +91,16 @@ def test_what_fits_does_so_with_what_is_between():
   assert layout.num_bytes % 8
   contents = contents_lib.Contents(layout, 9, math.inf, 0)
   unroll = replay_parts.make_unroll(0)
-  contents.insert(layout.encode(remote_protocol.UnrollMessage(
+  contents.insert(layout.encode(learner_protocol.UnrollMessage(
       np.uint64(1), np.int64(1), np.int32(0), np.int64(0), (),
       unroll.env_outputs._replace(observation=(np.zeros([4, 1], np.uint8),)),
       unroll.agent_outputs._replace(
           policy_logits=np.zeros([4, 3], np.float32)))), 0)
-  for most in (1 << 16, remote_protocol.MAX_CALL_BYTES):
+  for most in (1 << 16, learner_protocol.MAX_CALL_BYTES):
     joined = wire.join(contents.draw(1 << 16, most))
     assert most - 2 * layout.num_bytes < len(joined) <= most
   before = len(protocol.join(contents.state, []))
-  assert before + remote_protocol.MAX_CALL_BYTES <= protocol.max_message_bytes(
+  assert before + learner_protocol.MAX_CALL_BYTES <= protocol.max_message_bytes(
       layout)
 
 
@@ -132,7 +132,7 @@ def test_ages_are_in_inserts():
 
 def _episode_message(unroll, session=9):
   return replay_parts.layout(100, **_EPISODES).encode(
-      remote_protocol.UnrollMessage(
+      learner_protocol.UnrollMessage(
           session=np.uint64(session), sequence=np.int64(1),
           level=np.int32(int(unroll.level_name.rpartition('_')[2])),
           policy_version=np.int64(unroll.policy_version), agent_state=(),

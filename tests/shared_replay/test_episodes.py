@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from scalable_agent.environments import ArraySpec
+from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.remote import link as link_lib
-from scalable_agent.remote import protocol as remote_protocol
 from scalable_agent.remote import server as server_lib
 from scalable_agent.replay import replayer as replayer_lib
 from scalable_agent.suites import Facts
@@ -94,7 +94,7 @@ def test_without_a_whole_episode_there_is_nothing():
 
 
 def test_a_long_episode_comes_in_several_messages(monkeypatch):
-  monkeypatch.setattr(remote_protocol, 'MAX_CALL_BYTES', 1)
+  monkeypatch.setattr(learner_protocol, 'MAX_CALL_BYTES', 1)
   play = episodes.Play(0, 201, seed=0, end_probability=0.)
   play.done[[3, 170]] = True
   with _job() as job, _client(job, 'a') as client:

@@ -14,8 +14,8 @@ import pytest
 
 from scalable_agent.remote import wire
 from scalable_agent.shared_replay import protocol
+from tests.learner_service import test_service_fuzz
 from tests.remote import remote_parts
-from tests.remote import test_service_fuzz
 from tests.remote import test_wire
 from tests.shared_replay import replay_parts
 

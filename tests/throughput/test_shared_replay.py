@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalable_agent.remote import protocol as remote_protocol
+from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.throughput import shared_replay
 from scalable_agent.throughput import unrolls
 
@@ -37,4 +37,4 @@ def test_the_bytes_are_those_of_the_wire():
   message = layout.encode(unrolls.message(
       shared_replay._make_unroll(shape)))
   assert len(message) < .3 * layout.num_bytes
-  assert remote_protocol.max_unrolls_per_call(layout) > 1
+  assert learner_protocol.max_unrolls_per_call(layout) > 1

@@ -14,8 +14,8 @@ import numpy as np
 import psutil
 import pytest
 
+from scalable_agent.learner_service import protocol
 from scalable_agent.remote import channels
-from scalable_agent.remote import protocol
 from scalable_agent.remote import wire
 from tests.remote import remote_parts
 from tests.remote import test_wire

@@ -13,11 +13,11 @@ from scalable_agent import environments
 from scalable_agent import networks
 from scalable_agent import trajectories
 from scalable_agent.jobs import policy_at_learner
+from scalable_agent.learner_service import client as client_lib
+from scalable_agent.learner_service import protocol
 from scalable_agent.process import timing
 from scalable_agent.remote import channels
-from scalable_agent.remote import client as client_lib
 from scalable_agent.remote import link as link_lib
-from scalable_agent.remote import protocol
 from tests.remote import remote_parts
 
 pytestmark = pytest.mark.usefixtures('bounded')

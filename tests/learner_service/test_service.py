@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from scalable_agent.jobs import handover
-from scalable_agent.remote import client as client_lib
+from scalable_agent.learner_service import client as client_lib
+from scalable_agent.learner_service import protocol
+from scalable_agent.learner_service import service as service_lib
 from scalable_agent.remote import link as link_lib
-from scalable_agent.remote import protocol
 from scalable_agent.remote import server as server_lib
-from scalable_agent.remote import service as service_lib
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
 from tests.remote import raw_http2

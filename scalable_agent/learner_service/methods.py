@@ -15,9 +15,9 @@ from scalable_agent import dynamic_batching
 from scalable_agent import environments
 from scalable_agent import staging
 from scalable_agent import trajectories
+from scalable_agent.learner_service import protocol
 from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import channels
-from scalable_agent.remote import protocol
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
 

@@ -12,7 +12,7 @@ from scalable_agent import config as config_lib
 from scalable_agent import environments
 from scalable_agent import frame_stacks
 from scalable_agent.environments import ArraySpec
-from scalable_agent.remote import stacked_layout
+from scalable_agent.learner_service import stacked_layout
 from scalable_agent.remote import wire
 
 VERSION = 4

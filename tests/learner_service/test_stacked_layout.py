@@ -10,7 +10,7 @@ import pytest
 
 from scalable_agent import environments
 from scalable_agent.environments import ArraySpec
-from scalable_agent.remote import stacked_layout
+from scalable_agent.learner_service import stacked_layout
 from scalable_agent.remote import wire
 from tests import stacks
 

@@ -2,8 +2,8 @@
 
 import time
 
-from scalable_agent.remote import methods as methods_lib
-from scalable_agent.remote import protocol
+from scalable_agent.learner_service import methods as methods_lib
+from scalable_agent.learner_service import protocol
 from scalable_agent.remote import server as server_lib
 
 ServiceError = server_lib.ServiceError

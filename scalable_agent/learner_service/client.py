@@ -6,8 +6,8 @@ import struct
 
 import numpy as np
 
+from scalable_agent.learner_service import protocol
 from scalable_agent.remote import link as link_lib
-from scalable_agent.remote import protocol
 from scalable_agent.remote import stream as stream_lib
 from scalable_agent.remote import unroll_sender
 from scalable_agent.remote import wire

@@ -1,0 +1,14 @@
+"""A learner's service, and the way of its actor jobs to it.
+
+    actor job                                   learner job
+    run_actor -> client.LearnerClient  ... unrolls ...>  Service -> queue
+    Policy    <- client.LearnerClient  <... weights ...  Service <- learner
+
+With inference at the learner the actor job only steps environments, and the
+learner runs an `actor.Actor` for each of these jobs:
+
+    pool     <-> stream.Stream  <... steps, actions ...>  Service <-> Actor
+
+The transport is that of `remote`. `protocol` says which messages there are,
+`methods` what the service makes of them.
+"""
