@@ -22,9 +22,9 @@ from scalable_agent.logs import recent
 
 MEAN_RETURN = f'1_return/mean_of_{recent.WINDOW}_episodes'
 _SUITE_SCORE = 'human_normalized_score'
-# Of other names that begin with these.
+# Groups of the names that are not in `_GROUPS` and begin with these.
 _GROUPS_BY_PREFIX = {'time_': '6_time', 'replay_': '3_lag'}
-# What is not here is of the learner.
+# Names that are in neither dict are the learner's.
 _GROUPS = {
     'fps': '2_speed', 'learner_steps': '2_speed',
     'updates_per_frame': '2_speed', 'replayed_share': '3_lag',
@@ -32,7 +32,8 @@ _GROUPS = {
     'actor_jobs': '2_speed', 'num_replaced': '2_speed',
     'policy_lag_mean': '3_lag', 'policy_lag_max': '3_lag',
     'queue_size': '3_lag', 'dropped_unrolls': '3_lag',
-    'replaying_mb': '3_lag', 'behaviour_kl': '5_policy',
+    'replaying_mb': '3_lag', 'known_priorities': '3_lag',
+    'importance_weight_max': '3_lag', 'behaviour_kl': '5_policy',
     'rho_clipped': '5_policy', 'relevance_mean': '5_policy',
     'replay_rejected': '5_policy', 'online_rejected': '5_policy'}
 _LEARNER_GROUP = '4_losses'

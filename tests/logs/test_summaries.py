@@ -12,10 +12,14 @@ from tensorboard.plugins.hparams import metadata as hparams_metadata
 
 from scalable_agent import atari57
 from scalable_agent import config as config_lib
+from scalable_agent import staging
 from scalable_agent import trajectories
+from scalable_agent.assembly import devices
+from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.logs import film
 from scalable_agent.logs import recent
 from scalable_agent.logs import summaries
+from scalable_agent.process import timing
 
 _METRICS = dict(
     frames=200, wall_time=1., fps=3., learner_steps=1, total_loss=4.,
@@ -85,6 +89,21 @@ def test_groups_stand_in_the_order_in_which_people_look(tmp_path):
     ('time_replay', '6_time'), ('of_somebody_else', '4_losses')])
 def test_a_key_stands_in_its_group(name, group):
   assert summaries.tag_of(name) == f'{group}/{name}'
+
+
+@pytest.mark.parametrize('values', [
+    dict(replay_proportion=.5),
+    dict(replay_proportion=.5, replay_state='recomputed', use_lstm=True),
+    dict(agent='reactor', replay_steps=20_000)])
+def test_no_gauge_of_a_source_stands_among_the_losses(values):
+  source = learner_assembly.create_source(
+      config_lib.resolve(dict(
+          values, level_name='pong', num_actors=1, batch_size=2)),
+      staging.TrajectoryQueue(2), timing.StageTimes(), None,
+      devices.Devices(['/cpu:0'], '/cpu:0', False))
+  groups = {name: summaries.tag_of(name).split('/')[0]
+            for name in source.take_gauges()}
+  assert groups and '4_losses' not in groups.values(), groups
 
 
 def test_every_episode_stands_at_the_frames_where_it_ended(tmp_path):
