@@ -3,14 +3,16 @@
     actor -> TrajectoryQueue -> source -> StagingArea (time major, on device)
       -> learner
 
-A source has `get(count)`, which returns a `Batch` of so many unrolls, and
-`close()`. The staging area's thread calls `get`. The queue itself is the plain
-source. What sources with replay have besides, the training loop's thread calls:
+Every source has the methods of the plain one, which is the queue itself:
 
-    all of them          take_gauges()               values to log
-    with a `Replayer`    publish(weights)            the newest ones
-    with priorities      update(keys, priorities)    what an update has found
-                         filling()                   while there is no batch
+    get(count)                  returns a `Batch` of so many unrolls
+    publish(weights)            takes the newest weights
+    update(keys, priorities)    takes what an update has found
+    filling()                   says how far replay is, while there is no batch
+    take_gauges()               returns values to log
+    close()                     wakes all that wait
+
+The staging area's thread calls `get`, the training loop's thread the others.
 
 Both ends are bounded: a full queue blocks the actors, and one batch is prepared
 while the learner trains on another, which adds one update of policy lag.
@@ -119,6 +121,26 @@ class TrajectoryQueue:
     """Returns a `Batch` of the oldest unrolls, as `get_many` does."""
     return trajectories.new_batch(self.get_many(count))
 
+  def next_batch(self):
+    """Marks a batch complete: later unrolls are trained on one update later.
+
+    The thread that calls `get` calls this. A batch may take several calls of
+    `get`.
+    """
+
+  def publish(self, weights):
+    """A queue computes nothing with the newest weights."""
+
+  def update(self, keys, priorities):
+    """A queue has no priorities; those of a learner without any are None."""
+
+  def filling(self):
+    """Returns None: a queue needs no more than a batch."""
+
+  def take_gauges(self):
+    """Returns a dict of values to log."""
+    return dict(queue_size=len(self))
+
   def close(self):
     """Wakes all that wait; every call from now on raises `Closed`."""
     with self._not_full:
@@ -128,24 +150,23 @@ class TrajectoryQueue:
       self._enough.notify_all()
 
 
-class LagLimit:
-  """A source that drops the unrolls that would be trained on too late."""
+class LagLimitedQueue(TrajectoryQueue):
+  """A queue that drops the unrolls that would be trained on too late."""
 
-  def __init__(self, source, max_lag, version):
-    """Initializes the source.
+  def __init__(self, capacity, max_lag, version):
+    """Initializes the queue.
 
     Args:
-      source: Where unrolls come from, such as a `TrajectoryQueue`.
-      max_lag: Updates from the beginning of an unroll to its training at the
-        most.
+      capacity: In unrolls.
+      max_lag: The most updates from the beginning of an unroll to its training.
       version: The update that the learner's weights are from when it trains on
         the first batch.
     """
-    self._source = source
+    super().__init__(capacity)
     self._max_lag = max_lag
     self._version = version
     self._num_dropped = 0
-    self._lock = threading.Lock()
+    self._dropping = threading.Lock()
 
   def get(self, count):
     """Returns a `Batch` of the oldest unrolls that are young enough.
@@ -154,35 +175,27 @@ class LagLimit:
       count: How many, an int.
 
     Raises:
-      Closed: The source is closed, or was while waiting.
+      Closed: The queue is closed, or was while waiting.
     """
     unrolls = []
     while len(unrolls) < count:
-      taken = self._source.get(count - len(unrolls)).unrolls
+      taken = self.get_many(count - len(unrolls))
       young = [unroll for unroll in taken
                if self._version - unroll.policy_version <= self._max_lag]
       unrolls += young
-      with self._lock:
+      with self._dropping:
         self._num_dropped += len(taken) - len(young)
     return trajectories.new_batch(unrolls)
 
   def next_batch(self):
-    """Says that a batch is whole: what comes is trained on an update later.
-
-    The thread that calls `get` calls this. A batch may take several calls of
-    `get`.
-    """
+    """See base class."""
     self._version += 1
 
-  def take_num_dropped(self):
-    """Returns how many unrolls were dropped since the last call."""
-    with self._lock:
+  def take_gauges(self):
+    """Returns a dict of values to log, since the last call."""
+    with self._dropping:
       count, self._num_dropped = self._num_dropped, 0
-    return count
-
-  def close(self):
-    """Closes the source."""
-    self._source.close()
+    return dict(super().take_gauges(), dropped_unrolls=count)
 
 
 def stack_time_major(unrolls):

@@ -100,9 +100,18 @@ def create_source(config, source, times, agent, devices, shared=None):
       raise config_lib.ConfigError(f'--replay_steps: {e}') from e
   if not config.num_replayed_unrolls:
     return source
+  if config.replay_state == 'stored':
+    return replayed_queue.ReplayedQueue(
+        source,
+        shared or buffer.Buffer(config.replay_capacity, _replay_seed(config)),
+        config.num_replayed_unrolls, config.train_on_new)
+  episodes = replayer.Replayer(
+      shared or episode_buffer.EpisodeBuffer(
+          config.replay_capacity, config.unroll_length, _replay_seed(config)),
+      agent, config.unroll_length, devices.learner[0], devices.jit_compile)
   return replayed_queue.ReplayedQueue(
-      source, _create_buffer(config, agent, devices, shared),
-      config.num_replayed_unrolls, config.train_on_new)
+      source, episodes, config.num_replayed_unrolls, config.train_on_new,
+      episodes.publish)
 
 
 def _replay_seed(config):
@@ -125,14 +134,3 @@ def _check_lanes(config):
         f'--replay_steps={config.replay_steps} cannot work: it is kept in '
         f'lanes of {lane_length} steps of an environment, of which each of '
         f'--num_actors={config.num_actors} needs two. Give {needed}.')
-
-
-def _create_buffer(config, agent, devices, shared):
-  if config.replay_state == 'stored':
-    return shared or buffer.Buffer(
-        config.replay_capacity, _replay_seed(config))
-  return replayer.Replayer(
-      shared or episode_buffer.EpisodeBuffer(
-          config.replay_capacity, config.unroll_length, _replay_seed(config)),
-      agent, config.unroll_length, devices.learner[0],
-      devices.jit_compile)

@@ -151,6 +151,9 @@ class PrioritizedSequences:
     first = self._store.first_position
     return first + (leaves - first) % self._num_leaves
 
+  def publish(self, weights):
+    """Does nothing: every sequence begins with the initial core state."""
+
   def update(self, keys, priorities):
     """Gives sequences priorities.
 
@@ -165,10 +168,14 @@ class PrioritizedSequences:
                        np.maximum(priorities[is_here], _LEAST_PRIORITY))
 
   def take_gauges(self):
-    """Returns a dict of values to log, since the last call."""
+    """Returns a dict of values to log, since the last call.
+
+    They are those of the source, and of replay.
+    """
     with self._lock:
       num_keys = len(self._tree)
       gauges = dict(
+          self._source.take_gauges(),
           replay_sequences=num_keys,
           known_priorities=self._tree.num_known / max(num_keys, 1),
           importance_weight_max=self._largest_weight)

@@ -28,7 +28,8 @@ class ReplayedQueue:
   One thread at a time may call `get`.
   """
 
-  def __init__(self, source, buffer, num_replayed, train_on_new=True):
+  def __init__(self, source, buffer, num_replayed, train_on_new=True,
+               publish=lambda unused_weights: None):
     """Initializes the source.
 
     Args:
@@ -38,11 +39,14 @@ class ReplayedQueue:
       num_replayed: How many of those that `get` returns are replayed.
       train_on_new: Whether the new ones are in the batch. If not, all of it is
         replayed.
+      publish: What gives the newest weights to the buffer, if it needs them: a
+        function of a dict of name to tensor.
     """
     self._source = source
     self._buffer = buffer
     self._num_replayed = num_replayed
     self._train_on_new = train_on_new
+    self._publish = publish
     self._filter = finite.FiniteFilter()
     self._num_batches_without = 0
     self._has_warned = False
@@ -108,19 +112,26 @@ class ReplayedQueue:
     return unrolls
 
   def publish(self, weights):
-    """Gives the newest weights to the buffer, which has to be a `Replayer`."""
-    self._buffer.publish(weights)
+    """Takes the newest weights, a dict of name to tensor."""
+    self._publish(weights)
+
+  def update(self, keys, priorities):
+    """Does nothing: draws are uniform."""
+
+  def filling(self):
+    """Returns None: while the buffer is empty, batches are new unrolls."""
 
   def take_gauges(self):
     """Returns a dict of values to log, since the last call.
 
-    They are those of the buffer, and `replayed_share`, the share of the unrolls
-    in batches that were replayed.
+    They are those of the source and the buffer, and `replayed_share`, the share
+    of the unrolls in batches that were replayed.
     """
     with self._lock:
       share = self._num_drawn / max(self._num_unrolls, 1)
       self._reset_counts()
-    return dict(self._buffer.take_gauges(), replayed_share=share)
+    return dict(self._source.take_gauges(), **self._buffer.take_gauges(),
+                replayed_share=share)
 
   def close(self):
     """Closes the source and the buffer, for whoever waits for either."""

@@ -264,7 +264,7 @@ class _RepeatingPool(environments.Pool):
 def measure_batches(bench, size, seconds, use=lambda placed: None):
   """Measures unrolls, queue, batches and staging, and what uses the batches.
 
-  Where a source has priorities, it gets some for each batch.
+  The source gets priorities for each batch, as from an update that has some.
 
   Args:
     bench: A `Bench`.
@@ -286,7 +286,6 @@ def measure_batches(bench, size, seconds, use=lambda placed: None):
       # There is no whole episode to be had of the same step all the time.
       dataclasses.replace(config, replay_state='stored'), queue,
       timing.StageTimes(), agent, None)
-  has_priorities = hasattr(source, 'update')
   area = staging.StagingArea(
       source, config.batch_size,
       lambda batch: (batch.keys, bench.learner.place(batch)))
@@ -316,8 +315,7 @@ def measure_batches(bench, size, seconds, use=lambda placed: None):
       if failures:
         raise failures[0]
       raise
-    if has_priorities:
-      source.update(keys, priorities)
+    source.update(keys, priorities)
     use(placed)
     return config.frames_per_step
 

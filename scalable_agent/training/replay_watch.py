@@ -39,10 +39,10 @@ class ReplayWatch:
 
 
 class FillWatch:
-  """Watches a `prioritized_sequences.PrioritizedSequences` that has to fill."""
+  """Watches a source that may have to fill before its first batch."""
 
   def __init__(self, filling):
-    """Initializes the watch with the method of that name."""
+    """Initializes the watch with the source's method of that name."""
     self._filling = filling
     self._last = None
     self._logged_time = time.monotonic()

@@ -110,8 +110,8 @@ class Run:
       self._connect_learner(agent, devices, shared_replay)
       undo.callback(self._staging.close)
       weights, steps = self.learner.weights(), self.learner.steps
-      self._publish_to_replay(weights)
-      # What actors get is the oldest.
+      self._source.publish(weights)
+      # Actors get the oldest entry.
       self._newest_weights = collections.deque(
           [(weights, steps)], config.policy_lag + 1)
       policy = self._create_policy(agent, devices, weights, steps)
@@ -131,16 +131,15 @@ class Run:
   def _connect_learner(self, agent, devices, shared_replay):
     """Creates what brings unrolls from the actors to the learner."""
     config = self._config
-    self.queue = staging.TrajectoryQueue(config.queue_capacity)
-    self._lag_limit = staging.LagLimit(
-        self.queue, config.max_policy_lag, self.learner.steps
-    ) if config.max_policy_lag else None
+    self.queue = (
+        staging.LagLimitedQueue(config.queue_capacity, config.max_policy_lag,
+                                self.learner.steps)
+        if config.max_policy_lag else
+        staging.TrajectoryQueue(config.queue_capacity))
     self._source = learner_assembly.create_source(
-        config, self._lag_limit or self.queue, self.times, agent, devices,
-        shared_replay)
+        config, self.queue, self.times, agent, devices, shared_replay)
     self._replay_watch = replay_watch.ReplayWatch(shared_replay)
-    self._fill_watch = (replay_watch.FillWatch(self._source.filling)
-                        if config.agent == 'reactor' else None)
+    self._fill_watch = replay_watch.FillWatch(self._source.filling)
     place, self._update = self.learner.place, self.learner.step
     if config.architecture == 'a3c':
       place = lambda batch: batch.unrolls.gradient
@@ -164,8 +163,7 @@ class Run:
     return self._batched_policy
 
   def _stage(self, batch, place):
-    if self._lag_limit:
-      self._lag_limit.next_batch()
+    self.queue.next_batch()
     return batch, place(batch)
 
   def _create_reporter(self):
@@ -207,8 +205,7 @@ class Run:
     return None
 
   def _check_waiting(self):
-    if not self._actors.are_expected() or (
-        self._fill_watch and self._fill_watch.has_grown()):
+    if not self._actors.are_expected() or self._fill_watch.has_grown():
       self._waited.reset()
       self.note_wait()
     self._replay_watch.check()
@@ -243,7 +240,7 @@ class Run:
     lags = self.policy_lags(batch)
     with self.times.stage('learner_step'):
       logs, priorities = self._update(placed)
-    if priorities is not None and not logs['skipped']:
+    if not logs['skipped']:
       self._source.update(batch.keys, priorities)
     frames, steps = self.learner.frames, self.learner.steps
     with self.times.stage('learner_publish'):
@@ -258,17 +255,12 @@ class Run:
   def _publish(self, frames, steps):
     weights = self.learner.weights()
     self._newest_weights.append((weights, steps))
-    self._publish_to_replay(weights)
+    self._source.publish(weights)
     if self._policy:
       self._policy.update(*self._newest_weights[0])
     self._actors.publish(*self._newest_weights[0])
     if self._evaluator:
       self._evaluator.offer(weights, steps, frames)
-
-  def _publish_to_replay(self, weights):
-    if (self._config.replay_state == 'recomputed' and
-        self._config.num_replayed_unrolls):
-      self._source.publish(weights)
 
   def policy_lags(self, batch):
     """Updates since the unrolls were begun that came for a `Batch`, int64."""
@@ -318,16 +310,12 @@ class Run:
 
   def report(self):
     """Writes metrics; returns a line on how the run is doing, or None."""
-    gauges = dict(self._actors.gauges(), queue_size=len(self.queue))
+    gauges = dict(self._actors.gauges(), **self._source.take_gauges())
     if self._batched_policy is not None:
       sizes = self.take_batch_sizes()
       gauges['inference_batch_mean'] = (
           sum(size * count for size, count in sizes.items()) /
           max(sum(sizes.values()), 1))
-    if self._lag_limit:
-      gauges['dropped_unrolls'] = self._lag_limit.take_num_dropped()
-    if self._config.has_replay:
-      gauges.update(self._source.take_gauges())
     return self.reporter.write(
         self.learner.steps, gauges, self.times.take(), self._take_film())
 

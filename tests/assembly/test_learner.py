@@ -1,5 +1,6 @@
 """From flags to a learner: each value comes where it belongs."""
 
+import collections
 import types
 
 import numpy as np
@@ -76,22 +77,27 @@ def test_learners_draw_from_their_replays_on_their_own(monkeypatch):
   monkeypatch.setattr(learner_assembly.buffer, 'Buffer',
                       lambda capacity, seed: calls.append(seed))
   for task in (-1, 0, 1):
-    learner_assembly._create_buffer(types.SimpleNamespace(
+    learner_assembly.create_source(types.SimpleNamespace(
+        agent='impala', num_replayed_unrolls=1, train_on_new=True,
         replay_state='stored', replay_capacity=5, seed=3, task=task),
-        None, None, None)
+        None, None, None, None)
   assert calls[0] == calls[1] != calls[2]
+
+
+_Part = collections.namedtuple(
+    '_Part', 'name args publish', defaults=['publish'])
 
 
 @pytest.fixture(name='made')
 def _made(monkeypatch):
-  """Has each part of replay be a pair of its name and its arguments."""
+  """Has each part of replay be a `_Part`."""
   for module, name in [
       (learner_assembly.replayed_queue, 'ReplayedQueue'),
       (learner_assembly.replayer, 'Replayer'),
       (learner_assembly.episode_buffer, 'EpisodeBuffer'),
       (learner_assembly.buffer, 'Buffer')]:
     monkeypatch.setattr(
-        module, name, lambda *args, name=name: (name, args))
+        module, name, lambda *args, name=name: _Part(name, args))
 
 
 @pytest.mark.parametrize('shared', [None, 'shared'])
@@ -105,14 +111,16 @@ def test_batches_are_replayed_from_the_buffer_that_is_configured(
   devices = devices_assembly.Devices(['/gpu:1'], '/cpu:0', True)
   seed = seeds.derive(13, seeds.REPLAY)
   if replay_state == 'stored':
-    buffer = shared or ('Buffer', (70, seed))
+    buffer, publish = shared or _Part('Buffer', (70, seed)), ()
   else:
-    buffer = ('Replayer', (
-        shared or ('EpisodeBuffer', (70, 10, seed)), 'agent', 10, '/gpu:1',
-        True))
+    buffer = _Part('Replayer', (
+        shared or _Part('EpisodeBuffer', (70, 10, seed)), 'agent', 10,
+        '/gpu:1', True))
+    publish = (buffer.publish,)
   found = learner_assembly.create_source(
       config, 'queue', None, 'agent', devices, shared)
-  assert found == ('ReplayedQueue', ('queue', buffer, 4, train_on_new))
+  assert found == _Part(
+      'ReplayedQueue', ('queue', buffer, 4, train_on_new, *publish))
 
 
 @pytest.mark.parametrize('changes, expected', [

@@ -92,14 +92,14 @@ def test_a_key_stands_in_its_group(name, group):
 
 
 @pytest.mark.parametrize('values', [
-    dict(replay_proportion=.5),
+    {}, dict(replay_proportion=.5),
     dict(replay_proportion=.5, replay_state='recomputed', use_lstm=True),
     dict(agent='reactor', replay_steps=20_000)])
 def test_no_gauge_of_a_source_stands_among_the_losses(values):
   source = learner_assembly.create_source(
       config_lib.resolve(dict(
           values, level_name='pong', num_actors=1, batch_size=2)),
-      staging.TrajectoryQueue(2), timing.StageTimes(), None,
+      staging.LagLimitedQueue(2, 1, 0), timing.StageTimes(), None,
       devices.Devices(['/cpu:0'], '/cpu:0', False))
   groups = {name: summaries.tag_of(name).split('/')[0]
             for name in source.take_gauges()}

@@ -33,6 +33,9 @@ class _Acting:
     assert count == 1
     return staging.trajectories.new_batch([stream.unroll(self.num_taken)])
 
+  def take_gauges(self):
+    return dict(queue_size=7)
+
   def close(self):
     self.closed = True
 
@@ -88,7 +91,8 @@ def test_filling_is_said_until_there_is_what_the_first_batch_needs():
 
 def test_gauges_before_there_is_a_sequence():
   assert _replay(_Acting()).take_gauges() == dict(
-      replay_sequences=0, known_priorities=0., importance_weight_max=0.)
+      queue_size=7, replay_sequences=0, known_priorities=0.,
+      importance_weight_max=0.)
 
 
 def test_the_seed_decides_what_is_drawn():

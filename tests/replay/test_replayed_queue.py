@@ -174,7 +174,9 @@ def test_the_share_that_was_replayed_is_logged():
     for _ in range(num_batches):
       mixed.get(2)
     shares.append(mixed.take_gauges())
-  assert shares == [dict(replayed_share=share, a=1) for share in (0, .5, 0, .5)]
+  assert shares == [
+      dict(queue_size=size, replayed_share=share, a=1)
+      for size, share in ((54, 0), (52, .5), (52, 0), (48, .5))]
   # Of those that are new, none is in the batch.
   pure = _mixed(_filled(range(4)), 4, 1, train_on_new=False)
   pure.get(2)
@@ -183,7 +185,8 @@ def test_the_share_that_was_replayed_is_logged():
 
 def test_the_buffer_gets_the_weights():
   buffer_of_weights = _EmptyAtFirst(0)
-  mixed = replayed_queue.ReplayedQueue(None, buffer_of_weights, 1)
+  mixed = replayed_queue.ReplayedQueue(
+      None, buffer_of_weights, 1, publish=buffer_of_weights.publish)
   mixed.publish(dict(w=1))
   assert buffer_of_weights.weights == dict(w=1)
 

@@ -110,25 +110,6 @@ def test_impala_adds_its_own_lag(tmp_path):
 # -- Lag that is limited ------------------------------------------------------
 
 
-class _Source:
-  """Unrolls of given versions, in that order."""
-
-  def __init__(self, versions):
-    self._versions = list(versions)
-    self.is_closed = False
-
-  def get(self, count):
-    taken, self._versions = self._versions[:count], self._versions[count:]
-    if len(taken) < count:
-      raise staging.Closed()
-    return trajectories.new_batch([
-        trajectories.ActorOutput('level', (), (), (), np.int64(version))
-        for version in taken])
-
-  def close(self):
-    self.is_closed = True
-
-
 def _versions(batch):
   assert len(batch.keys) == len(batch.unrolls)
   return [int(unroll.policy_version) for unroll in batch.unrolls]
@@ -136,22 +117,24 @@ def _versions(batch):
 
 def test_what_would_be_trained_on_too_late_is_dropped():
   """Each batch is trained on one update after the one before."""
-  source = _Source([5, 4, 3, 5, 2, 6, 5, 4, 4, 6, 9, 9])
-  limit = staging.LagLimit(source, max_lag=2, version=6)
-  assert _versions(limit.get(1)) == [5]  # At update 6, as the next.
-  assert _versions(limit.get(1)) == [4]
-  assert limit.take_num_dropped() == 0
-  limit.next_batch()
-  assert _versions(limit.get(2)) == [5, 6]  # At update 7.
-  assert limit.take_num_dropped() == 2
-  limit.next_batch()
-  assert _versions(limit.get(2)) == [6, 9]  # At update 8.
-  assert limit.take_num_dropped() == 3
-  assert limit.take_num_dropped() == 0
+  versions = [5, 4, 3, 5, 2, 6, 5, 4, 4, 6, 9, 9]
+  queue = staging.LagLimitedQueue(len(versions), max_lag=2, version=6)
+  for version in versions:
+    queue.put(trajectories.ActorOutput(
+        'level', (), (), (), np.int64(version)))
+  assert _versions(queue.get(1)) == [5]  # At update 6, as the next.
+  assert _versions(queue.get(1)) == [4]
+  assert queue.take_gauges() == dict(queue_size=10, dropped_unrolls=0)
+  queue.next_batch()
+  assert _versions(queue.get(2)) == [5, 6]  # At update 7.
+  assert queue.take_gauges() == dict(queue_size=6, dropped_unrolls=2)
+  queue.next_batch()
+  assert _versions(queue.get(2)) == [6, 9]  # At update 8.
+  assert queue.take_gauges() == dict(queue_size=1, dropped_unrolls=3)
+  assert queue.take_gauges() == dict(queue_size=1, dropped_unrolls=0)
+  queue.close()
   with pytest.raises(staging.Closed):
-    limit.get(2)
-  limit.close()
-  assert source.is_closed
+    queue.get(2)
 
 
 def test_updates_are_counted_where_replay_is_empty_at_first(
