@@ -23,6 +23,10 @@ class Policy:
 
   `update` swaps all weights at once, so that no step sees half of a version.
   Calls from several threads are allowed.
+
+  Attributes:
+    device: Name of the device that it runs on.
+    jit_compile: Whether XLA compiles the step.
   """
 
   def __init__(self, agent, weights, version, seed, device, jit_compile=False):
@@ -37,10 +41,10 @@ class Policy:
       jit_compile: Whether XLA compiles the step.
     """
     self._step = agent.step
-    self._device = device
+    self.device = device
     self._seed = seed % _NUM_SEEDS
     self._calls = itertools.count()
-    self._jit_compile = jit_compile
+    self.jit_compile = jit_compile
     self._programs = {}
     self._lock = threading.Lock()
     self.update(weights, version)
@@ -52,7 +56,7 @@ class Policy:
       weights: A dict of name to tensor.
       version: The update that they are from.
     """
-    with tf.device(self._device):
+    with tf.device(self.device):
       weights = dict(zip(weights, tf.identity_n(list(weights.values()))))
     self._current = weights, tree.flatten(weights), version
 
@@ -89,7 +93,7 @@ class Policy:
     size = len(last_actions)
     inputs = last_actions, env_outputs, core_state
     flat_inputs = tree.flatten(inputs)
-    if self._jit_compile:
+    if self.jit_compile:
       # XLA compiles a program for every batch size, so let there be few.
       padding = (1 << (size - 1).bit_length()) - size
       flat_inputs = [np.pad(a, [(0, padding)] + [(0, 0)] * (a.ndim - 1))
@@ -97,9 +101,9 @@ class Policy:
     program = self._program(weights, inputs, flat_inputs)
     seed = np.array([self._seed, next(self._calls) % _NUM_SEEDS], np.int32)
     flat_inputs = [seed, *flat_inputs]
-    if self._device != '/cpu:0':
+    if self.device != '/cpu:0':
       flat_inputs = host_tensors.of(flat_inputs)
-    with tf.device(self._device):
+    with tf.device(self.device):
       # A call of the function itself checks every argument in Python, which
       # takes as long as a small network.
       outputs = tf.raw_ops.StatefulPartitionedCall(
@@ -124,7 +128,7 @@ class Policy:
     Returns:
       A `_Program`.
     """
-    first = 0 if self._jit_compile else 1
+    first = 0 if self.jit_compile else 1
     key = tuple([a.shape[first:] for a in flat_inputs])
     with self._lock:
       if key not in self._programs:
@@ -142,7 +146,7 @@ class Policy:
       return self._step(*tree.unflatten_as(specs, tensors))
 
     function = tf.function(step, autograph=False)
-    if self._jit_compile:
+    if self.jit_compile:
       # The operation in `__call__` runs a function as it is, also one that XLA
       # is to compile. XLA compiles the one that is called inside.
       compiled = tf.function(step, autograph=False, jit_compile=True)

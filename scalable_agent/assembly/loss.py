@@ -1,5 +1,6 @@
-"""A configuration's loss."""
+"""A configuration's loss, and with A3C the gradient that workers compute."""
 
+from scalable_agent import a3c
 from scalable_agent.algorithms import impala
 from scalable_agent.algorithms import reactor
 
@@ -31,3 +32,16 @@ def create_loss_fn(config, agent):
       q_estimate=config.q_estimate,
       trust_region_threshold=config.trust_region_threshold or None,
       entropy_on_replay=config.entropy_on_replay))
+
+
+def create_gradient_fn(config, agent, device, jit_compile):
+  """Returns what workers of A3C share: see `a3c.make_gradient_fn`.
+
+  Args:
+    config: A `config.Config`.
+    agent: A `networks.Agent`.
+    device: Name of the device to run on.
+    jit_compile: Whether XLA compiles loss and gradients.
+  """
+  return a3c.make_gradient_fn(
+      create_loss_fn(config, agent), device, jit_compile)

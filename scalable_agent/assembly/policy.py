@@ -6,7 +6,7 @@ from scalable_agent.config import seeds
 
 
 def create_policy(config, agent, devices, weights, version):
-  """Makes the policy, and the same for concurrent callers.
+  """Makes the policy.
 
   Args:
     config: A `config.Config`.
@@ -16,17 +16,25 @@ def create_policy(config, agent, devices, weights, version):
     version: The update they are from.
 
   Returns:
-    A pair of a `policy.Policy` and the function that batches calls of it, see
-    `dynamic_batching`.
+    A `policy.Policy`.
   """
-  policy = policy_lib.Policy(
+  return policy_lib.Policy(
       agent, weights, version,
       # A resumed run does not draw the same actions again, nor does another of
       # its learners.
       seed=seeds.derive(
           config.seed, seeds.ACTIONS, version, max(config.task, 0)),
       device=devices.inference, jit_compile=devices.jit_compile)
-  return policy, dynamic_batching.batch_fn_with_options(
+
+
+def batch_calls(config, policy):
+  """Returns a function that batches calls of a policy: see `dynamic_batching`.
+
+  Args:
+    config: A `config.Config`.
+    policy: A `policy.Policy`.
+  """
+  return dynamic_batching.batch_fn_with_options(
       config.inference_minimum_batch_size,
       config.inference_maximum_batch_size,
       config.inference_timeout_ms)(policy)

@@ -3,8 +3,10 @@
 import functools
 import threading
 
+from scalable_agent import a3c
 from scalable_agent import actor
 from scalable_agent import suites
+from scalable_agent.assembly import loss as loss_assembly
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.config import seeds
 from scalable_agent.logs import film
@@ -52,8 +54,8 @@ class ActorThreads:
       config: A `config.Config`.
       pools: A list of `environments.Pool`s, closed by `close`.
       agent: A `networks.Agent` or a `networks.ReactorAgent`.
-      policy: As for `actor.Actor`; several threads call it. With A3C, as
-        `assembly.workers.create_workers` returns it.
+      policy: As for `actor.Actor`; several threads call it. With A3C, a
+        `policy.Policy`, of which each worker has a fork.
       put_unroll: A function that takes an `ActorOutput`, and may block.
       report_episode: A function that takes an `Episode`.
       times: A `timing.StageTimes`.
@@ -66,6 +68,9 @@ class ActorThreads:
     self._num_put = 0
     self._order = threading.Lock()
     self._camera = film.Camera(pools[0])
+    if config.architecture == 'a3c':
+      gradient_fn = loss_assembly.create_gradient_fn(
+          config, agent, policy.device, policy.jit_compile)
 
     def act(pool):
       acts_with, put, options = policy, put_unroll, {}
@@ -73,7 +78,8 @@ class ActorThreads:
         options['rendezvous'] = batched_a2c.Rendezvous(
             pool.num_environments, self._published.wait)
       elif config.architecture == 'a3c':
-        worker = policy(
+        worker = a3c.Worker(
+            policy.fork(), gradient_fn,
             lambda unused_version: self._published.newest(),
             self._put_and_wait)
         acts_with, put = worker.policy, worker.put

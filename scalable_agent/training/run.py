@@ -13,11 +13,9 @@ from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.assembly import policy as policy_assembly
-from scalable_agent.assembly import workers as workers_assembly
 from scalable_agent.checkpoints import checkpoint
 from scalable_agent.checkpoints import weights_hash
 from scalable_agent.config import ConfigError
-from scalable_agent.config import seeds
 from scalable_agent.logs import metrics
 from scalable_agent.process import errors
 from scalable_agent.process import timing
@@ -70,11 +68,10 @@ class Run:
       facts: Has `num_actions` and `observation_spec`, as an
         `environments.Pool`.
       devices: A `devices.Devices`.
-      make_actors: A function of an agent, a policy (with A3C, what makes
-        workers; None if the policy runs in actor jobs), a function that takes
-        an `ActorOutput`, one that takes an `Episode`, and a
-        `timing.StageTimes`. It starts actors, which have the methods of
-        `actor_threads.ActorThreads`.
+      make_actors: A function of an agent, a policy (None if actor jobs have
+        their own), a function that takes an `ActorOutput`, one that takes an
+        `Episode`, and a `timing.StageTimes`. It starts actors, which have the
+        methods of `actor_threads.ActorThreads`.
       peers: Of `peers.join`: the other learners. The first writes to the log
         directory.
       evaluator: None, or what plays with the weights meanwhile, which has the
@@ -154,12 +151,12 @@ class Run:
     self._policy = self._batched_policy = None
     if config.leaves_acting_to_others:
       return None
-    if config.architecture == 'a3c':
-      return workers_assembly.create_workers(
-          config, agent, devices, weights, steps,
-          seeds.derive(config.seed, seeds.ACTIONS, steps))
-    self._policy, self._batched_policy = policy_assembly.create_policy(
+    policy = policy_assembly.create_policy(
         config, agent, devices, weights, steps)
+    if config.architecture == 'a3c':
+      return policy  # Its workers fetch weights themselves.
+    self._policy = policy
+    self._batched_policy = policy_assembly.batch_calls(config, policy)
     return self._batched_policy
 
   def _stage(self, batch, place):

@@ -19,7 +19,8 @@ def _make(monkeypatch):
       actor_threads.threads, 'CheckedThreads', lambda pools, act: None)
   monkeypatch.setattr(actor_threads.film, 'Camera', lambda pool: pool)
   return lambda *pools: actor_threads.ActorThreads(
-      None, list(pools), None, None, None, None, None)
+      config_lib.resolve(dict(level_name='pong')), list(pools), None, None,
+      None, None, None)
 
 
 def _replacing(num_replaced=0):
