@@ -55,7 +55,7 @@ def _measure_run(config, run, seconds):
   queue_sizes, lags = collections.Counter(), collections.Counter()
 
   def work():
-    staged = run.next_batch(stop)
+    staged = run.batches.next(stop)
     queue_sizes[len(run.queue)] += 1
     lags.update(run.policy_lags(staged[0]).tolist())
     run.train_on(staged)

@@ -114,7 +114,7 @@ def loop(config, run, peers, stop, progress):
     failure = None
     if staged is None:
       try:
-        staged = run.next_batch(stop, peers.poll_seconds)
+        staged = run.batches.next(stop, peers.poll_seconds)
       except Exception as e:  # Raised again once the others know.
         failure = e
     with run.times.stage('learner_peers'):
@@ -124,7 +124,7 @@ def loop(config, run, peers, stop, progress):
       break
     if not verdict.trains:
       if staged is not None:
-        run.note_wait()  # For the batch of another.
+        run.batches.note_wait()  # For the batch of another.
       continue
     logs = run.train_on(staged)
     skipped_in_a_row = skipped_in_a_row + 1 if logs['skipped'] else 0

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import math
 import time
 
 from absl import logging
@@ -19,20 +18,16 @@ from scalable_agent.config import ConfigError
 from scalable_agent.logs import metrics
 from scalable_agent.process import errors
 from scalable_agent.process import timing
+from scalable_agent.training import batches
 from scalable_agent.training import logdir
 from scalable_agent.training import peers as peers_lib
 from scalable_agent.training import profiler as profiler_lib
-from scalable_agent.training import replay_watch
 from scalable_agent.training import saver
 
 # Episodes to film over a run, and one at its start.
 _FILMS = 20
-# Less than what the health check allows on top, --log_interval_secs by default.
-_NOTE_SECONDS = 5.
 
-
-class TrainingError(errors.Failure):
-  """Training cannot go on; the message says why, the last state is saved."""
+TrainingError = batches.TrainingError
 
 
 def _check_facts(config, facts, peers):
@@ -51,6 +46,7 @@ class Run:
   Attributes:
     learner: The `learner.Learner`.
     queue: The `staging.TrajectoryQueue` that actors put unrolls into.
+    batches: What to train on, a `batches.Batches`.
     reporter: What notes episodes and updates, a `metrics.Reporter` or, where
       another learner writes, a `metrics.Forwarder`.
     times: A `timing.StageTimes`.
@@ -120,9 +116,10 @@ class Run:
           agent, policy, self.queue.put, self.reporter.episode, self.times)
       undo.pop_all()
     self._actors.publish(weights, steps)
+    self.batches = batches.Batches(
+        config, self._staging, self.queue, self._source, self._actors,
+        shared_replay, self.times, notes_waits=self._saver is not None)
     self._saved_time = time.monotonic()
-    self._waited = timing.Waited()
-    self._noted_time = -math.inf
     self._films = -1
 
   def _connect_learner(self, agent, devices, shared_replay):
@@ -135,8 +132,6 @@ class Run:
         staging.TrajectoryQueue(config.queue_capacity))
     self._source = learner_assembly.create_source(
         config, self.queue, self.times, agent, devices, shared_replay)
-    self._replay_watch = replay_watch.ReplayWatch(shared_replay)
-    self._fill_watch = replay_watch.FillWatch(self._source.filling)
     place, self._update = self.learner.place, self.learner.step
     if config.architecture == 'a3c':
       place = lambda batch: batch.unrolls.gradient
@@ -173,60 +168,11 @@ class Run:
           f'The logs in --logdir={config.logdir} cannot be read and written: '
           f'{e.filename}: {errors.first_line(e)}.') from e
 
-  def next_batch(self, stop, seconds=math.inf):
-    """Returns the next batch.
-
-    Args:
-      stop: A `signals.Stop`.
-      seconds: How long to wait, about.
-
-    Returns:
-      A pair of the `Batch` and the same on the learner's devices; None when
-      `stop` is set or time is up.
-
-    Raises:
-      TrainingError: There has been none for too long, or there can be none.
-    """
-    deadline = time.monotonic() + seconds
-    with self.times.stage('learner_wait'):
-      while not stop.is_set():
-        self._actors.check()
-        try:
-          return self._staging.get(timeout=.5)
-        except TimeoutError:
-          self._check_waiting()
-        except errors.Failure as e:
-          raise TrainingError(str(e)) from e
-        if time.monotonic() >= deadline:
-          break
-    return None
-
-  def _check_waiting(self):
-    if not self._actors.are_expected() or self._fill_watch.has_grown():
-      self._waited.reset()
-      self.note_wait()
-    self._replay_watch.check()
-    waited = self._waited.seconds()
-    if waited > self._config.batch_timeout_secs:
-      raise TrainingError(
-          f'No batch of {self._config.learner_batch_size} unrolls within '
-          f'{waited:.0f} s (--batch_timeout_secs): ' + (
-              self._replay_watch.complaint() or
-              f'{len(self.queue)} are in the queue. The environments are '
-              'stuck, or too slow for this limit') + '.')
-
-  def note_wait(self):
-    """Notes for the health check that there is no update to make now."""
-    now = time.monotonic()
-    if self._saver and now - self._noted_time >= _NOTE_SECONDS:
-      self._noted_time = now
-      logdir.note_wait(self._config.logdir)
-
   def train_on(self, staged):
     """Updates the weights, and gives them to the actors.
 
     Args:
-      staged: Of `next_batch`.
+      staged: Of `batches.next`.
 
     Returns:
       A dict of floats, see `Learner.step`.
@@ -244,7 +190,7 @@ class Run:
       self._publish(frames, steps)
     self.reporter.step(
         frames, logs, lags, batch.unrolls.agent_outputs.action[1:])
-    self._waited.reset()
+    self.batches.trained()
     if self._profiler:
       self._profiler.reach(steps)
     return logs

@@ -65,6 +65,8 @@ class _FakeRun:
     self._due = due
     self._num_calls = 0
     self.times = timing.StageTimes()
+    self.batches = types.SimpleNamespace(
+        next=self._next_batch, note_wait=self._note_wait)
     self.trained = []
     self.written = []
     self.num_noted = 0
@@ -74,7 +76,7 @@ class _FakeRun:
   def done(self):
     return len(self.trained) >= self.num_steps
 
-  def next_batch(self, stop, seconds):
+  def _next_batch(self, stop, seconds):
     assert seconds < 1.
     self._num_calls += 1
     assert self._num_calls < 100, 'polled for ever'
@@ -84,7 +86,7 @@ class _FakeRun:
       raise batch
     return batch
 
-  def note_wait(self):
+  def _note_wait(self):
     self.num_noted += 1
 
   def train_on(self, batch):

@@ -29,7 +29,7 @@ def _running(logdir, *arguments):
 
 
 def _next(run):
-  return run.next_batch(signals.Stop())
+  return run.batches.next(signals.Stop())
 
 
 # -- Lag that is set ----------------------------------------------------------

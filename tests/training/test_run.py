@@ -66,7 +66,7 @@ def _largest_log_rho(logdir, architecture, use_lstm, num_steps=6):
   largest = 0.
   try:
     for _ in range(num_steps):
-      staged = run.next_batch(signals.Stop())
+      staged = run.batches.next(signals.Stop())
       unrolls = staged[0].unrolls
       (logits, _), _ = agent.unroll(
           run.learner.weights(), unrolls.agent_outputs.action,
@@ -104,14 +104,14 @@ def _run_loop(config, start_actors):
 
 def _train(run, num_updates=1):
   for _ in range(num_updates):
-    run.train_on(run.next_batch(signals.Stop()))
+    run.train_on(run.batches.next(signals.Stop()))
 
 
 def test_states_to_recompute_need_no_replay(tmp_path):
   """A sweep over the share that is replayed begins with none."""
   run, _ = _make_run(tmp_path, '--use_lstm', '--replay_state=recomputed')
   try:
-    run.train_on(run.next_batch(signals.Stop()))
+    run.train_on(run.batches.next(signals.Stop()))
     assert run.learner.steps == 1
   finally:
     run.close()
@@ -179,7 +179,7 @@ def test_what_a_run_reports_of_its_updates(tmp_path, monkeypatch):
     monkeypatch.setattr(run.reporter, 'write', lambda steps, values, *args:
                         gauges.append(values))
     monkeypatch.setattr(run, 'take_batch_sizes', lambda: {1: 3, 6: 1})
-    staged = run.next_batch(signals.Stop())
+    staged = run.batches.next(signals.Stop())
     run.train_on(staged)
     run.report()
     np.testing.assert_array_equal(
@@ -413,11 +413,11 @@ def test_a_run_that_was_stopped_for_long_goes_on(tmp_path, monkeypatch):
       tmp_path, '--level_name=synthetic:step_ms=200,size=3,episode_steps=7',
       '--batch_timeout_secs=100')
   try:
-    run.train_on(run.next_batch(signals.Stop()))
+    run.train_on(run.batches.next(signals.Stop()))
     monotonic, wall = time.monotonic, time.time
     monkeypatch.setattr(time, 'monotonic', lambda: monotonic() + 300.)
     monkeypatch.setattr(time, 'time', lambda: wall() + 300.)
-    run.train_on(run.next_batch(signals.Stop()))
+    run.train_on(run.batches.next(signals.Stop()))
   finally:
     run.close()
 
@@ -428,7 +428,7 @@ def test_a_run_without_batches_ends(tmp_path):
       '--batch_timeout_secs=2')
   try:
     with pytest.raises(run_lib.TrainingError, match='No batch of 6 unrolls'):
-      run.next_batch(signals.Stop())
+      run.batches.next(signals.Stop())
   finally:
     run.close()
 
@@ -444,7 +444,7 @@ def test_the_lock_is_as_new_as_the_last_wait_for_nothing(
       tmp_path, '--level_name=synthetic:step_ms=2000,size=3,episode_steps=7')
   try:
     monkeypatch.setattr(run._actors, 'are_expected', lambda: is_expected)
-    assert run.next_batch(signals.Stop(), seconds=1.) is None
+    assert run.batches.next(signals.Stop(), seconds=1.) is None
     assert (time.time() - lock.stat().st_mtime < 60.) == (not is_expected)
   finally:
     run.close()
@@ -459,7 +459,7 @@ def test_while_replay_fills_nobody_waits(tmp_path, monkeypatch, caplog):
       '--replay_steps=2000', '--batch_timeout_secs=3')
   try:
     started = time.monotonic()
-    run.train_on(run.next_batch(signals.Stop()))
+    run.train_on(run.batches.next(signals.Stop()))
     assert time.monotonic() - started > 3.5
     assert ' of the 200 agent steps that the first update needs' in caplog.text
   finally:
@@ -485,7 +485,7 @@ def test_priorities_go_back_by_the_keys_of_their_batch(tmp_path, monkeypatch):
   try:
     keys = []
     for _ in range(3):
-      staged = run.next_batch(signals.Stop())
+      staged = run.batches.next(signals.Stop())
       keys.append(staged[0].keys.copy())
       run.train_on(staged)
     assert len(given) == 3
@@ -494,7 +494,7 @@ def test_priorities_go_back_by_the_keys_of_their_batch(tmp_path, monkeypatch):
     for values in keys[1:], returned[1:]:
       assert len(np.unique(values)) > len(values[0])  # They can be told apart.
     is_skipped = True
-    run.train_on(run.next_batch(signals.Stop()))
+    run.train_on(run.batches.next(signals.Stop()))
     assert len(given) == 3 and returned[3] is not None
   finally:
     run.close()
@@ -512,7 +512,7 @@ def test_a_replay_that_keeps_nothing_ends_the_run(tmp_path, monkeypatch):
   try:
     with pytest.raises(run_lib.TrainingError,
                        match='no unroll, the last of synthetic:'):
-      run.next_batch(signals.Stop())
+      run.batches.next(signals.Stop())
   finally:
     run.close()
 
@@ -524,7 +524,7 @@ def test_environments_that_are_stuck_fill_no_replay(tmp_path):
       '--replay_steps=2000', '--batch_timeout_secs=2')
   try:
     with pytest.raises(run_lib.TrainingError, match='No batch of 6 unrolls'):
-      run.next_batch(signals.Stop())
+      run.batches.next(signals.Stop())
   finally:
     run.close()
 
