@@ -1,4 +1,4 @@
-"""Adam (Kingma and Ba, 2015), with the interface of `rmsprop.RMSProp`.
+"""Adam (Kingma and Ba, 2015), with the methods of `rmsprop.RMSProp`.
 
     m   <- beta_1 m + (1 - beta_1) g             both start at 0
     v   <- beta_2 v + (1 - beta_2) g^2
@@ -14,17 +14,15 @@ class Adam(tf.Module):
   It takes dense gradients alone.
   """
 
-  def __init__(self, learning_rate, beta_1=0.9, beta_2=0.999, epsilon=1e-8):
+  def __init__(self, beta_1=0.9, beta_2=0.999, epsilon=1e-8):
     """Initializes the optimizer.
 
     Args:
-      learning_rate: Float, used where `apply_gradients` is given none.
       beta_1: Float, decay of the mean gradient.
       beta_2: Float, decay of the mean square.
       epsilon: Float, outside the square root.
     """
     super().__init__(name='adam')
-    self._learning_rate = learning_rate
     self._beta_1 = beta_1
     self._beta_2 = beta_2
     self._epsilon = epsilon
@@ -46,13 +44,11 @@ class Adam(tf.Module):
     """Returns a list: all means, all mean squares, and the count of updates."""
     return [*self.mean, *self.mean_square, self.updates]
 
-  def apply_gradients(self, grads_and_vars, learning_rate=None, scale=1.0,
+  def apply_gradients(self, grads_and_vars, learning_rate, scale=1.0,
                       condition=True):
     """Updates variables and slots, see `RMSProp`."""
     grads_and_vars = list(grads_and_vars)
     self.build([variable for _, variable in grads_and_vars])
-    if learning_rate is None:
-      learning_rate = self._learning_rate
     learning_rate = tf.cast(learning_rate, tf.float32)
     condition = tf.convert_to_tensor(condition)
     extended = tf.distribute.get_strategy().extended

@@ -138,7 +138,7 @@ def make_reactor_learner(agent, strategy=None, **kwargs):
   """Makes a learner of Reactor, with Adam and target weights."""
   return learner_lib.Learner(
       agent, reactor.make_loss_fn(agent, REACTOR_LOSS),
-      adam.Adam(.003, beta_1=0., epsilon=1e-3),
+      adam.Adam(beta_1=0., epsilon=1e-3),
       strategy or learner_lib.create_strategy(['/cpu:0']),
       lambda frames: .003, 1, frames_per_unroll=20, target_update_period=2,
       **kwargs)

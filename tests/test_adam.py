@@ -16,12 +16,12 @@ def _random(seed):
 
 def _pair(**kwargs):
   variables = [tf.Variable(value) for value in _random(0)]
-  return variables, adam.Adam(.05, **kwargs)
+  return variables, adam.Adam(**kwargs)
 
 
 def _apply(variables, optimizer, seed, **kwargs):
   optimizer.apply_gradients(
-      zip(map(tf.constant, _random(seed)), variables), **kwargs)
+      zip(map(tf.constant, _random(seed)), variables), .05, **kwargs)
 
 
 @pytest.mark.parametrize('beta_1', [0., .9])
@@ -51,8 +51,8 @@ def test_equals_keras(beta_1, compiled):
 def test_first_step_by_hand():
   """Without beta_1 it is the rate times the gradient's sign."""
   variable = tf.Variable([1., 1.])
-  optimizer = adam.Adam(.1, beta_1=0., beta_2=.999, epsilon=1e-8)
-  optimizer.apply_gradients([(tf.constant([2., -.01]), variable)])
+  optimizer = adam.Adam(beta_1=0., beta_2=.999, epsilon=1e-8)
+  optimizer.apply_gradients([(tf.constant([2., -.01]), variable)], .1)
   np.testing.assert_allclose(variable, [.9, 1.1], rtol=1e-4)
 
 
@@ -62,7 +62,8 @@ def test_false_condition_changes_nothing():
   state = lambda: [v.numpy() for v in variables + optimizer.variables()]
   before = state()
   nans = [tf.fill(shape, np.nan) for shape in _SHAPES]
-  optimizer.apply_gradients(zip(nans, variables), condition=tf.constant(False))
+  optimizer.apply_gradients(
+      zip(nans, variables), .05, condition=tf.constant(False))
   for one, other in zip(state(), before, strict=True):
     np.testing.assert_array_equal(one, other)
 

@@ -57,8 +57,8 @@ def _num_parts(config, agent, devices):
 
 def _create_optimizer(config):
   if config.agent == 'reactor':
-    return adam.Adam(config.learning_rate, beta_1=config.momentum,
-                     beta_2=config.decay, epsilon=config.epsilon)
+    return adam.Adam(beta_1=config.momentum, beta_2=config.decay,
+                     epsilon=config.epsilon)
   return rmsprop.RMSProp(config.learning_rate, config.decay, config.momentum,
                          config.epsilon)
 

@@ -82,15 +82,12 @@ class Checkpointer:
 
     A checkpoint of as many frames gives way to it.
 
-    Returns:
-      The newest path.
-
     Raises:
       tf.errors.OpError: It cannot be written; those before it stay.
       OSError: Likewise.
     """
-    path = files.path_of(self._logdir, self._learner.frames)
     if self._progress() != self._saved:
+      path = files.path_of(self._logdir, self._learner.frames)
       self._checkpoint.config.assign(self._config_json)
       self._save_counter.assign_add(1)
       with files.committing(path) as temporary:
@@ -101,7 +98,6 @@ class Checkpointer:
     # has its name would be kept in the place of the one that was restored.
     if not self._damaged:
       files.keep_newest(self._logdir, self._keep)
-    return path
 
   def save_best(self, score):
     """Saves the learner as the run's best.
@@ -166,7 +162,6 @@ class Checkpointer:
           f'({names}). Move them away to start afresh, or choose another '
           '--logdir.')
     return None
-
 
   def warm_start(self, path):
     """Takes weights and slots of another run, unless this one has done so.

@@ -55,14 +55,15 @@ def train(config, start_actors, stop, start_evaluator, start_replay):
           evaluator = start_evaluator(config, facts, devices, stack)
       except signals.Interrupted:
         return  # Nothing has been trained that could be saved.
-      # What can be refused has been: others would wait, and end, with this one.
+      # Everything that can be refused has been checked: a failure after joining
+      # would end all learners.
       peers = peers_lib.join(config, devices)
       # TensorFlow takes SIGTERM for itself where it connects learners.
       stop.listen()
       run = run_lib.Run(config, facts, devices, make_actors, peers, evaluator,
-                make_replay and make_replay(facts))
+                        make_replay and make_replay(facts))
       stack.callback(run.close)
-      # Before: environments may take longer to end than a run is given.
+      # Save first: closing environments may outlast the grace period.
       stack.callback(run.save_last)
       first_frames = run.learner.frames
       for line in messages.agent_and_files(

@@ -63,7 +63,7 @@ def test_every_value_of_reactor_comes_where_it_belongs(calls):
       discounting=.9, reward_clipping='soft_asymmetric', entropy_cost=.2,
       lambda_=.3, policy_gradient='tislr', beta_loo_clip=4.)
   learner_assembly._create_optimizer(config)
-  assert calls['Adam'] == ((.5,), dict(beta_1=.6, beta_2=.7, epsilon=.8))
+  assert calls['Adam'] == ((), dict(beta_1=.6, beta_2=.7, epsilon=.8))
   times = timing.StageTimes()
   learner_assembly.create_source(config, 'queue', times, 'agent', None)
   assert calls['PrioritizedSequences'] == (

@@ -50,8 +50,9 @@ def _train_and_save(logdir, num_saves, keep=3):
   states = []
   for i in range(num_saves):
     _step(learner, _batch(i))
-    path = checkpointer.save()
-    assert os.path.exists(path + '.index')
+    checkpointer.save()
+    assert os.path.exists(checkpoint_files.path_of(
+        str(logdir), learner.frames) + '.index')
     states.append(_state(learner))
   return states
 
@@ -143,7 +144,8 @@ def test_training_goes_on_after_a_corrupt_checkpoint(tmp_path):
   checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '')
   checkpointer.restore()
   _step(learner, _batch(11))
-  assert checkpointer.save().endswith('-240')
+  checkpointer.save()
+  assert checkpointer.newest_frames == 240
   restored, path = _restore(tmp_path)
   assert path.endswith('-240')
   _assert_equal(_state(restored), _state(learner))
@@ -225,7 +227,8 @@ def test_the_file_called_checkpoint_decides_nothing(tmp_path, content):
   _assert_equal(_state(learner), states[-1])
   checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '')
   _step(learner, _batch(4))
-  assert checkpointer.save().endswith('-240')
+  checkpointer.save()
+  assert checkpointer.newest_frames == 240
   assert tf.train.latest_checkpoint(str(tmp_path)).endswith('-240')
 
 
@@ -305,11 +308,13 @@ def test_damaged_checkpoints_are_not_among_those_kept(tmp_path):
   checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '', keep=2)
   checkpointer.restore()
   # A run saves when it begins, before it has made an update.
-  assert checkpointer.save().endswith('-80')
+  checkpointer.save()
+  assert checkpointer.newest_frames == 80
   assert _restore(tmp_path)[1].endswith('-80')
   for i in range(3):
     _step(learner, _batch(i))
-  assert checkpointer.save().endswith('-320')
+  checkpointer.save()
+  assert checkpointer.newest_frames == 320
   os.remove(tmp_path / 'ckpt-320.index')
   restored, path = _restore(tmp_path)
   assert path.endswith('-80')
@@ -336,7 +341,8 @@ def test_a_save_that_fails_leaves_all_as_it_was(tmp_path, monkeypatch, fail):
   assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
   other, _ = _restore(tmp_path)
   _assert_equal(_state(other), states[-1])
-  assert checkpointer.save().endswith('-240')
+  checkpointer.save()
+  assert checkpointer.newest_frames == 240
   other, _ = _restore(tmp_path)
   _assert_equal(_state(other), _state(learner))
 
@@ -448,12 +454,14 @@ def test_unchanged_state_is_not_saved_again(tmp_path):
   learner = _make_learner()
   checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '')
   _step(learner, _batch(0))
-  path = checkpointer.save()
+  checkpointer.save()
+  (path,) = checkpoint_files.find(str(tmp_path))
   modified = os.stat(path + '.index').st_mtime_ns
-  assert checkpointer.save() == path
+  checkpointer.save()
   other = checkpoint.Checkpointer(str(tmp_path), _make_learner(), '')
   other.restore()
-  assert other.save() == path
+  other.save()
+  assert checkpoint_files.find(str(tmp_path)) == [path]
   assert os.stat(path + '.index').st_mtime_ns == modified
 
 
@@ -471,7 +479,8 @@ def test_updates_without_new_frames_are_saved(tmp_path):
     frames = learner.frames
     _step(learner, _batch(1))
     learner.num_environment_frames.assign(frames)
-    assert its.save().endswith('-80')
+    its.save()
+    assert its.newest_frames == 80
     restored, _ = _restore(tmp_path)
     _assert_equal(_state(restored), _state(learner))
   assert second.steps == 3

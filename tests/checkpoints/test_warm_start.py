@@ -10,6 +10,7 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent.checkpoints import checkpoint
+from scalable_agent.checkpoints import checkpoint_files
 from tests import learners
 from tests import test_experiment
 from tests.test_experiment import run_main  # pylint: disable=unused-import
@@ -37,7 +38,11 @@ def _start(logdir, warm_start='', seed=1, agent=None):
 def _train(learner, checkpointer, seed, num_updates=1):
   for _ in range(num_updates):
     learner.step(learner.place(learners.make_batch(seed)))
-  return checkpointer.save()
+  checkpointer.save()
+
+
+def _newest(logdir):
+  return checkpoint_files.find(str(logdir))[-1]
 
 
 def _trained(learner):
@@ -52,8 +57,10 @@ def _same(one, other):
 @pytest.fixture(scope='module', name='donor')
 def _donor(tmp_path_factory):
   """A trained learner, and the path of its checkpoint."""
-  learner, checkpointer = _start(tmp_path_factory.mktemp('donor'), seed=7)
-  return learner, _train(learner, checkpointer, 3, num_updates=3)
+  logdir = tmp_path_factory.mktemp('donor')
+  learner, checkpointer = _start(logdir, seed=7)
+  _train(learner, checkpointer, 3, num_updates=3)
+  return learner, _newest(logdir)
 
 
 def test_weights_and_slots_are_the_donors_and_counters_are_not(donor, tmp_path):
@@ -80,8 +87,9 @@ def test_it_happens_once(donor, tmp_path):
   assert (again.frames, again.steps) == (160, 2)
   # Another one is taken again.
   other, checkpointer = _start(tmp_path / 'other', seed=9)
-  assert _same(_trained(_start(tmp_path, checkpointer.save())[0]),
-               _trained(other))
+  checkpointer.save()
+  third, _ = _start(tmp_path, _newest(tmp_path / 'other'))
+  assert _same(_trained(third), _trained(other))
 
 
 def test_it_happens_once_from_whichever_directory(donor, tmp_path, monkeypatch):
@@ -97,7 +105,8 @@ def test_it_happens_once_from_whichever_directory(donor, tmp_path, monkeypatch):
 def test_a_run_that_was_saved_can_do_without_the_donor(tmp_path):
   """Even before its first update."""
   donor, checkpointer = _start(tmp_path / 'donor', seed=7)
-  path = checkpointer.save()
+  checkpointer.save()
+  path = _newest(tmp_path / 'donor')
   _, checkpointer = _start(tmp_path / 'run', path)
   checkpointer.save()
   shutil.rmtree(tmp_path / 'donor')
