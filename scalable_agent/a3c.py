@@ -21,8 +21,8 @@ from scalable_agent import placing
 from scalable_agent import staging
 from scalable_agent import trajectories
 
-# What a worker tells of the loss. The other values are of no interest, since
-# the policies are the same.
+# What a worker logs of the loss. The other values compare policies, which are
+# the same here.
 LOGS = ('total_loss', 'policy_gradient_loss', 'baseline_loss', 'entropy_loss')
 
 

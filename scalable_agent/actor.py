@@ -108,10 +108,11 @@ class UnrollBuffer:
       self._streams[i] = next(_STREAMS)
 
   def begin(self, ids, states, versions):
-    """Notes what the unrolls that have one entry start from.
+    """Notes what unrolls start from that have just begun.
 
     Args:
-      ids: int32 [K], environments; those in the middle of an unroll are left.
+      ids: int32 [K], environments; those in the middle of an unroll are left
+        out.
       states: Their core states before entry 0 is processed, [K, ...].
       versions: int64 [K], versions of the weights that process entry 0.
     """
@@ -128,17 +129,21 @@ class UnrollBuffer:
     return self._time[ids] == 1
 
   def versions(self, ids):
-    """Returns the versions that their last begun unrolls are from, int64 [K].
+    """Returns the versions of the weights that began their last unrolls.
 
-    0 for those that have not begun any.
+    Args:
+      ids: int32 [K], environments.
+
+    Returns:
+      int64 [K], 0 for those that have not begun any.
     """
     return self._versions[ids]
 
   def _unroll(self, i):
     copy = lambda a: a[i].copy()
     env_outputs, agent_outputs = self._entries
-    # Field by field, which is some times as fast as a map over a nest. Without
-    # an LSTM there is no state to map.
+    # Field by field, which is several times as fast as a map over a nest.
+    # Without an LSTM there is no state to map.
     return trajectories.ActorOutput(
         level_name=self._level_names[i],
         agent_state=self._states and tree.map_structure(copy, self._states),
@@ -174,7 +179,7 @@ class Actor:
       times: A `timing.StageTimes`.
       rendezvous: None, or, for batched A2C, a `batched_a2c.Rendezvous`.
       refresh: None, or a function to call before unrolls begin, with the
-        versions of the weights that began those before, int64 [<= N].
+        versions of the weights that began the ones before, int64 [<= N].
     """
     num_environments = len(level_names)
     self._level_names = level_names
@@ -201,8 +206,8 @@ class Actor:
       is_last: bool [K], whose episode ended.
 
     Returns:
-      A pair of ids and actions, int32, [K]; of other environments, or none, for
-      batched A2C alone.
+      A pair of ids and actions, int32 [K]. With batched A2C they may be of
+      other environments, or of none.
 
     Raises:
       staging.Closed: The queue was closed.
@@ -254,7 +259,7 @@ class Actor:
     return ids, output.action
 
   def _begin_anew(self, ids):
-    """Forgets what the environments did that had these ids before."""
+    """Forgets the environments that had these ids before."""
     self._buffer.drop(ids)
     for values in self._agent_output:
       values[ids] = 0

@@ -47,7 +47,7 @@ class Learner:
     """Initializes the learner.
 
     Args:
-      agent: A `networks.Agent` or a `networks.ReactorAgent`.
+      agent: An agent of `networks`.
       loss_fn: A function of params, target params (None if there are none) and
         the `placing.PlacedBatch` of some unrolls. It returns the loss, a
         float32 scalar that is summed over time and batch; a dict of what to
@@ -94,7 +94,7 @@ class Learner:
         lambda: {k: v.read_value() for k, v in self._local_params().items()}))
 
   def _on_device(self, function):
-    """Has what no replica does done here, and not by the policy's GPU."""
+    """Runs what no replica does on the learner's device, not the policy's."""
     device = self._strategy.extended.worker_devices[0]
 
     def call(*args):

@@ -25,8 +25,8 @@ def train(logdir, stop=None, **settings):
 
   Args:
     logdir: The run's directory; it is made if need be.
-    stop: None, or a `process.signals.Stop` that ends the training before; then
-      it is saved.
+    stop: None, or a `process.signals.Stop` that ends training early, once it
+      is saved.
     **settings: As the flags of `scalable_agent.experiment`. Each has a default.
 
   Raises:

@@ -33,7 +33,7 @@ class Policy:
     """Initializes the policy.
 
     Args:
-      agent: A `networks.Agent` or a `networks.ReactorAgent`.
+      agent: An agent of `networks`.
       weights: A dict of name to tensor.
       version: The update that the weights are from.
       seed: Seed of the actions' sampling.

@@ -97,7 +97,7 @@ class TrajectoryQueue:
 
     Args:
       count: How many, an int.
-      minimum: How many will do, if there are no more; by default `count`.
+      minimum: How many to wait for; by default `count`.
 
     Raises:
       Closed: The queue is closed, or was while waiting.
@@ -224,7 +224,7 @@ def stack_time_major(unrolls):
 
 
 def join(batch):
-  """Returns the `Batch` of a source with its unrolls joined, see above."""
+  """Returns the `Batch` of a source with its unrolls joined in one."""
   return batch._replace(unrolls=stack_time_major(batch.unrolls))
 
 

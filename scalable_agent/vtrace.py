@@ -49,11 +49,11 @@ def log_probs_from_logits_and_actions(policy_logits, actions):
 
 def behaviour_relevance(behaviour_policy_logits, target_policy_logits,
                         clip_rho_threshold=1.0):
-  r"""How far what V-trace learns from a state is from the target policy.
+  r"""How far the policy that V-trace evaluates is from the target policy.
 
-  By its truncation V-trace estimates the value of the implied policy, not that
-  of the target policy pi. This is the behaviour relevance of Schmitt et al.,
-  "Off-Policy Actor-Critic with Shared Experience Replay", 2020,
+  Its truncation makes V-trace estimate the value of the implied policy, not
+  that of the target policy pi. This is the behaviour relevance of Schmitt et
+  al., "Off-Policy Actor-Critic with Shared Experience Replay", 2020,
   https://arxiv.org/abs/1909.11583, section 4.3:
 
       KL(pi || implied),  implied(a) = min(rho_bar mu(a), pi(a)) / Z

@@ -42,21 +42,13 @@ def from_logits(correction, q_estimate, behaviour_policy_logits,
                 trust_region_threshold=None):
   """Targets and advantages of a correction, for softmax policies.
 
+  All arguments but the first two are those of `vtrace.from_logits`. The two
+  clipping thresholds make a difference only where the table above has them, and
+  `trust_region_threshold` only to V-trace with q_{t+1} = y_{t+1}.
+
   Args:
     correction: One of `CORRECTIONS`.
     q_estimate: One of `Q_ESTIMATES`.
-    behaviour_policy_logits: As for `vtrace.from_logits`, as are all others.
-      The thresholds make a difference only where the table above has them.
-    target_policy_logits: See above.
-    actions: See above.
-    discounts: See above.
-    rewards: See above.
-    values: See above.
-    bootstrap_value: See above.
-    clip_rho_threshold: See above.
-    clip_pg_rho_threshold: See above.
-    lambda_: See above.
-    trust_region_threshold: See above; of V-trace with q_{t+1} = y_{t+1} alone.
 
   Returns:
     A `vtrace.VTraceFromLogitsReturns`: `vs` is y_t, `pg_advantages` is A_t.

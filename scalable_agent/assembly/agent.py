@@ -9,7 +9,7 @@ def choose_network(config, facts):
 
   Args:
     config: A `config.Config`.
-    facts: Has an `observation_spec`, as an `environments.Pool`.
+    facts: The environments' `suites.Facts`.
   """
   if config.network != 'auto':
     return config.network
@@ -23,11 +23,10 @@ def create_agent(config, facts):
 
   Args:
     config: A `config.Config`.
-    facts: Has `num_actions` and `observation_spec`, as an
-      `environments.Pool`.
+    facts: The environments' `suites.Facts`.
 
   Returns:
-    A `networks.Agent` or a `networks.ReactorAgent`.
+    An agent of `networks`.
 
   Raises:
     config_lib.ConfigError: The network cannot be found, or does not fit the
@@ -44,7 +43,7 @@ def create_agent(config, facts):
         choose_network(config, facts), config.use_lstm,
         precision=config.precision,
         channel_multiplier=config.channel_multiplier, **options)
-    # A torso of the user's shows here whether it keeps to the interface.
+    # Raises here, and not later, if a user's torso breaks the interface.
     agent.initial_params(config.seed)
     return agent
   except ValueError as e:

@@ -43,9 +43,9 @@ def choose_devices(num_learner_devices, inference_device, xla,
       graph are faster than XLA's on these networks, and on GPUs the first
       update of compiled networks takes long.
     intra_op_threads: Threads that share an operation on the CPU. 0 takes half
-      of the cores if the learner runs there: with more, an operation of the
-      policy waits while one of the learner, which is large, occupies them all.
-      With GPUs, 0 leaves it to TensorFlow.
+      of the cores if the learner runs there: with more, one of its large
+      operations would occupy all cores, and the policy would wait for it. With
+      GPUs, 0 leaves it to TensorFlow.
     batch_size: Unrolls of a batch of this learner. A given
       `num_learner_devices` divides it.
     has_policy: Whether there is a policy in the learner's process. If not, 0

@@ -16,7 +16,7 @@ from scalable_agent.replay import replayed_queue
 from scalable_agent.replay import replayer
 from scalable_agent.replay import sequence_store
 
-# With less to observe, a second part of a batch costs more than it gains.
+# To split a batch with smaller observations costs more than it gains.
 _SMALLEST_SPLIT_BYTES = 2_000_000
 
 
@@ -78,10 +78,10 @@ def create_source(config, source, times, agent, devices, shared=None):
     config: A `config.Config`.
     source: The source of new unrolls, such as a `staging.TrajectoryQueue`.
     times: A `timing.StageTimes`.
-    agent: A `networks.Agent` or a `networks.ReactorAgent`.
+    agent: An agent of `networks`.
     devices: A `devices.Devices`.
-    shared: None, or what takes the place of a buffer of its own, which has the
-      methods of `buffer.Buffer` or, if core states are recomputed, of
+    shared: None, or what this learner uses in place of a buffer of its own. It
+      has the methods of `buffer.Buffer` or, if core states are recomputed, of
       `episode_buffer.EpisodeBuffer`.
 
   Raises:
@@ -115,7 +115,7 @@ def create_source(config, source, times, agent, devices, shared=None):
 
 
 def _replay_seed(config):
-  """Returns what a learner's draws follow from; learners share a seed."""
+  """Returns the seed of a learner's draws; other learners have others."""
   return seeds.derive(
       config.seed, seeds.REPLAY, task=max(config.task, 0))
 
@@ -127,7 +127,7 @@ def _check_lanes(config):
     return
   lane_length = sequence_store.lane_length(
       config.replay_steps, config.unroll_length, num_environments)
-  # One that is full, and one that fills.
+  # Each environment has a lane that is full, and one that it fills.
   needed = 2 * lane_length * num_environments
   if config.replay_steps < needed:
     raise config_lib.ConfigError(

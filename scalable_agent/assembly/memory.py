@@ -18,7 +18,8 @@ from scalable_agent.process import machine_memory
 from scalable_agent.replay import prioritized_sequences
 from scalable_agent.replay import sequence_store
 
-# Of the free memory; the rest is for weights, environments and everything else.
+# Buffers may take this share of the free memory. The rest is for weights,
+# environments and everything else.
 _SHARE_OF_BUFFERS = fractions.Fraction(8, 10)
 _UNITS = ('bytes', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB')
 
@@ -29,9 +30,9 @@ class Buffer:
 
   Attributes:
     flag: The name of the setting that decides how many.
-    value: That of the setting.
-    bytes_each: What one of them takes, in bytes.
-    per_unit: How many for each unit of the setting, a number.
+    value: The setting's value.
+    bytes_each: Bytes of one unroll, step or copy.
+    per_unit: How many of them there are for each unit of the value, a number.
     least: The least value of the setting that can work.
     noun: What they are, in the plural.
     is_preallocated: Whether all of its memory is taken at once.
@@ -56,12 +57,10 @@ def unroll_bytes(config, agent, facts, is_packed=False):
 
   Args:
     config: A `config.Config`.
-    agent: A `networks.Agent` or a `networks.ReactorAgent`; None for unrolls
-      without core states.
-    facts: Has `num_actions` and `observation_spec`, as an
-      `environments.Pool`.
-    is_packed: Whether it is kept as `packed_unrolls.pack` makes it. Then it is
-      one in which no game begins, if the suite's observations are stacks.
+    agent: An agent of `networks`; None for unrolls without core states.
+    facts: The environments' `suites.Facts`.
+    is_packed: Whether it is kept as `packed_unrolls.pack` makes it. If the
+      suite's observations are stacks, no game begins in it.
   """
   entry = _entry(facts)
   entries = tree.flatten(entry)
@@ -70,7 +69,7 @@ def unroll_bytes(config, agent, facts, is_packed=False):
   if is_packed:
     num_bytes -= config.unroll_length * _repeated_bytes(config, entry)
   return (num_bytes + sum(a.nbytes for a in states) +
-          # Of small arrays, most is what Python keeps of each.
+          # Python's own part, which is most of a small array.
           len(entries + states) * sys.getsizeof(np.empty([0])))
 
 
@@ -99,7 +98,7 @@ def _stack_bytes(config, entry):
 
 
 def _repeated_bytes(config, entry):
-  """Returns how much of an entry is in the one before it too, in bytes."""
+  """Returns the bytes of an entry that are in the one before it too."""
   return (_stack_bytes(config, entry) * (frame_stacks.STACK - 1)
           // frame_stacks.STACK)
 
@@ -120,14 +119,15 @@ def _entry(facts):
 def buffers(config, agent, facts):
   """Returns where this process will keep unrolls, a list of `Buffer`s.
 
-  A learner that acts for actor jobs has further ones for each of them, whose
-  number it does not know. Nor does anybody know how long the episodes are that
-  a `replayer.Replayer` keeps, one for each replayed unroll of a batch.
+  Two kinds are left out. A learner that acts for actor jobs has further ones
+  for each job, and does not know how many jobs there are. A `replayer.Replayer`
+  keeps an episode for each replayed unroll of a batch, and nobody knows how
+  long episodes are.
 
   Args:
     config: A `config.Config` of a process that trains, or of another job.
     agent: As for `unroll_bytes`.
-    facts: See there.
+    facts: As for `unroll_bytes`.
   """
   unroll = unroll_bytes(config, agent, facts)
   packed = unroll_bytes(config, agent, facts, is_packed=True)
@@ -165,13 +165,13 @@ def buffers(config, agent, facts):
 def check(config, agent, facts):
   """Refuses buffers that cannot fit into memory; warns if little else could.
 
-  What others have taken is not there for this process, although its buffers may
-  take hours to fill. Says how much memory replay will take.
+  What other programs have taken counts as taken, although the buffers may take
+  hours to fill. A log line says how much memory replay will take.
 
   Args:
     config: A `config.Config`.
     agent: As for `unroll_bytes`.
-    facts: See there.
+    facts: As for `unroll_bytes`.
 
   Raises:
     config_lib.ConfigError: They need more than is free.
@@ -194,16 +194,16 @@ def check(config, agent, facts):
 
 
 def _check_total(config, found, available, bytes_of_unroll):
-  """Refuses what all buffers take together; warns if little else could fit.
+  """Refuses all buffers if they cannot fit; warns if little else could.
 
   Args:
     config: A `config.Config`.
     found: A list of `Buffer`s.
     available: Of `_available_bytes`.
-    bytes_of_unroll: Of an unroll where it is not packed.
+    bytes_of_unroll: Bytes of an unroll that is not packed.
 
   Raises:
-    config_lib.ConfigError: They need more than that.
+    config_lib.ConfigError: They need more than is free.
   """
   needed = sum(buffer.total for buffer in found)
   most_bytes = _share_of(available)
@@ -211,7 +211,7 @@ def _check_total(config, found, available, bytes_of_unroll):
     return
   largest = max(found, key=lambda buffer: buffer.total)
   num_fitting = most_bytes // bytes_of_unroll
-  # Where there is no room for one unroll each, no number of them will do.
+  # If there is no room for one unroll in each, fewer unrolls are no help.
   flag = largest.flag if num_fitting >= len(found) else 'unroll_length'
   value = getattr(config, flag)
   text = (
@@ -229,7 +229,7 @@ def _check_total(config, found, available, bytes_of_unroll):
 
 
 def _check_preallocated(config, buffer, left):
-  """Refuses what is taken at once if it leaves too little for the rest.
+  """Refuses a preallocated buffer if it leaves too little for the rest.
 
   Args:
     config: A `config.Config`.
@@ -237,7 +237,7 @@ def _check_preallocated(config, buffer, left):
     left: What the other buffers leave for it, in bytes.
 
   Raises:
-    config_lib.ConfigError: There is not enough of it free.
+    config_lib.ConfigError: It needs more than that.
   """
   if buffer.total <= left:
     return
@@ -265,11 +265,7 @@ def _share_of(available):
 
 
 def _available_bytes(config):
-  """Returns what of the memory is free, or as much of it as this process gets.
-
-  Returns:
-    Bytes, an int; None if nobody knows.
-  """
+  """Returns the bytes that are free, at most --memory_gb; None if unknown."""
   found = [machine_memory.free_bytes()]
   if config.memory_gb:
     found.append(math.floor(fractions.Fraction(config.memory_gb) * 10**9))
@@ -296,7 +292,7 @@ def _advice(found, num_fitting, largest, most):
     num_fitting: How many unrolls would fit in all, an int.
     largest: The `Buffer` that takes the most.
     most: The largest value of its setting with which all would fit, an int.
-      Other settings may ask for less, such as for a multiple of them.
+      Other settings may require a smaller one, such as a multiple of theirs.
   """
   if num_fitting < len(found):
     return f'{num_fitting} unrolls as long as that would fit.'

@@ -10,7 +10,7 @@ def create_policy(config, agent, devices, weights, version):
 
   Args:
     config: A `config.Config`.
-    agent: A `networks.Agent` or a `networks.ReactorAgent`.
+    agent: An agent of `networks`.
     devices: A `devices.Devices`.
     weights: A dict of name to tensor.
     version: The update they are from.

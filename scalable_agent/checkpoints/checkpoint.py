@@ -189,7 +189,7 @@ def restore_weights(paths, agent):
 
   Args:
     paths: A list of paths, of which the last that is whole is taken.
-    agent: A `networks.Agent` or a `networks.ReactorAgent`.
+    agent: An agent of `networks`.
 
   Returns:
     A `TrainedWeights`.

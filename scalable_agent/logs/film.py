@@ -36,9 +36,9 @@ class Camera:
     self._film = None
 
   def start(self):
-    """Films the next episode of an environment, of each in turn.
+    """Films the next episode of one environment, of each in turn.
 
-    In the pools of a suite they have different levels.
+    In the pools of a suite the environments have different levels.
     """
     with self._lock:
       if self._can_film and self._id is None:

@@ -21,6 +21,7 @@ from scalable_agent.logs import summaries
 from scalable_agent.process import errors
 from scalable_agent.suites import scores as suite_scores
 
+
 def _csv_line(values):
   text = io.StringIO()
   csv.writer(text, lineterminator='').writerow(values)
@@ -84,8 +85,8 @@ class Reporter:
     Args:
       config: A `config.Config`.
       frames: Environment frames of the checkpoint that the run resumes from, 0
-        if it is new. What the files say of later ones was lost with the run
-        that wrote them, and is dropped.
+        if it is new. Lines of later frames are dropped: that training was lost
+        with the process that wrote them.
       learner_steps: Updates of that checkpoint.
 
     Raises:
@@ -191,7 +192,7 @@ class Reporter:
     text, scores = None, self.recent.suite_scores()
     if self._steps:
       metrics.update(scores)
-      # JSON has no word for what is not finite.
+      # JSON has no numbers that are not finite.
       self._metrics.add(json.dumps({
           name: value if math.isfinite(value) else None
           for name, value in metrics.items()}))

@@ -46,7 +46,7 @@ class RecentEpisodes:
     counts = collections.Counter()
     for line in reversed(lines):
       logged = log_lines.parse_episode(line)
-      # Of a damaged name there would never be enough.
+      # A damaged name would never occur often enough to end this.
       if logged is None or logged.level not in self._levels:
         continue
       found.append(trajectories.Episode(
@@ -62,7 +62,7 @@ class RecentEpisodes:
     return len(self._returns)
 
   def mean_return(self):
-    """Mean over the last 100 episodes, of fewer at the start, None of none."""
+    """The mean of the last 100 episodes, or of fewer; None if there is none."""
     return float(np.mean(self._returns)) if self._returns else None
 
   def suite_scores(self):

@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run, in groups by the order people look at them.
+"""What TensorBoard shows of a run: groups, in the order people look at them.
 
 TensorBoard sorts groups by name, so their names begin with a digit.
 """
@@ -124,7 +124,7 @@ class Summaries:
     for episode in episodes:
       returns[episode.level_name].append(episode.episode_return)
     with self._writer.as_default():
-      # Behind the score that it evaluates.
+      # With this name it comes right after the score that it evaluates.
       _write_scalars([(f'1_return/{name}_of_evaluation', value)
                       for name, value in scores.items()] +
                      [(f'7_levels/{level_name}/evaluation_return',

@@ -1,4 +1,8 @@
-"""The agent's networks, as functions of their weights."""
+"""The agent's networks, as functions of their weights.
+
+What the package calls an agent is an `Agent` or a `ReactorAgent`: these have
+the same methods.
+"""
 
 from scalable_agent.networks.agent import Agent
 from scalable_agent.networks.instructions import hash_instructions

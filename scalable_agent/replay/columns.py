@@ -1,8 +1,8 @@
 """Where a `SequenceStore` keeps one value of every entry.
 
 A column has a row for each entry. Rows are written in lanes from their starts
-on, see `sequence_store`. Memory is taken at once: what does not fit shows at
-the start of a run, and not hours later.
+on, see `sequence_store`. Memory is taken at once, so that a run that lacks it
+fails at its start, and not hours later.
 """
 
 import numpy as np
@@ -93,9 +93,9 @@ class StackedFrames:
     return frame_stacks.stacks(result)
 
   def _number_before(self, row):
-    """Returns the stack from which that of a row may follow.
+    """Returns the stack before that of a row.
 
-    What has left the stack at `row` by then may be wrong.
+    Frames that are no longer in the row's own stack may be wrong.
     """
     number = np.zeros(self._newest.shape[1:], frame_stacks.NUMBER)
     first = row

@@ -39,7 +39,7 @@ class EpisodeBuffer:
   def extend(self, unrolls):
     """Puts in `ActorOutput`s, a list, each with its `stream`."""
     for unroll in unrolls:
-      # Nobody wants the core state.
+      # Core states are computed anew, see `replayer`.
       packed = packed_unrolls.pack(unroll._replace(agent_state=()))
       with self._lock:
         removed = self._ring.append(packed, packed_unrolls.size(packed))

@@ -14,7 +14,7 @@ import collections
 import numpy as np
 import tree
 
-# In this order, the oldest are the first.
+# Sorted as tuples, the oldest come first.
 EpisodeSpan = collections.namedtuple('EpisodeSpan', 'numbers offset num_steps')
 EpisodeSpan.__doc__ = """Where an episode of one environment is.
 
@@ -30,7 +30,7 @@ class EpisodeIndex:
 
   Attributes:
     episodes: A list of `EpisodeSpan`s, the oldest first.
-    streams: A dict of what an environment has and no other to its `_Stream`.
+    streams: A dict of the `stream` of unrolls to their `_Stream`.
   """
 
   def __init__(self, unroll_length):
@@ -45,8 +45,8 @@ class EpisodeIndex:
     Args:
       number: Its number, one more than that of the last.
       unroll: An `ActorOutput`.
-      oldest: The number of the oldest one that is kept now.
-      removed: A list of the streams of those that have made room for it.
+      oldest: The number of the oldest unroll that is kept now.
+      removed: A list of the streams of unrolls that have made room for it.
     """
     for stream in removed:
       if stream in self.streams and self.streams[stream].numbers[-1] < oldest:
@@ -77,7 +77,7 @@ class _Stream:
     self._first = self._last = 0
     # Pairs: where an episode begins, and where the next does.
     self._ended = collections.deque()
-    # Where the episode begins that goes on, None if that was not seen.
+    # Where the unfinished episode begins, None if that was not seen.
     self._begun = None
     self._last_entry = []
 
@@ -98,7 +98,9 @@ class _Stream:
     self._last_entry = [a.tobytes() for a in _entry(unroll, -1)]
 
   def take_whole(self, oldest):
-    """Returns the episodes that can be cut to the end since the last call.
+    """Returns the episodes that have become whole since the last call.
+
+    An episode is whole once the last unroll can be cut out of it.
 
     Args:
       oldest: The number of the oldest unroll that is kept.

@@ -1,4 +1,4 @@
-"""Keeps out of replay what no update can train on, however often drawn."""
+"""Keeps unrolls with values that are not finite out of replay."""
 
 from absl import logging
 import numpy as np
@@ -9,7 +9,7 @@ class FiniteFilter:
   """Lets pass unrolls whose values are all finite.
 
   Attributes:
-    num_left_out: How many unrolls it has not let pass.
+    num_left_out: How many unrolls did not pass.
   """
 
   def __init__(self):

@@ -17,8 +17,8 @@ def pack(unroll):
       is a stack of them alone.
 
   Returns:
-    The same with other observations, and without memory that others use too:
-    an unroll that has come from an actor job is a view of its message.
+    The same with other observations. It shares no memory: an unroll that has
+    come from an actor job is a view of its message.
   """
   observation = unroll.env_outputs.observation
   if len(observation) == 1 and frame_stacks.is_stack(observation[0][0]):

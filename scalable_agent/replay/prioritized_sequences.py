@@ -7,8 +7,8 @@
                   SequenceStore  ContextualPriorityTree
 
 Gruslys et al., "The Reactor", 2018, https://arxiv.org/abs/1704.04651, sections
-3.3 and 3.4. Every batch is drawn. What comes from actors is added meanwhile,
-so much for each batch: the bounded queue holds the actors to that.
+3.3 and 3.4. Every batch is drawn. For each batch a fixed number of steps from
+actors is added: the bounded queue holds the actors to that.
 """
 
 import threading
@@ -21,12 +21,12 @@ from scalable_agent.replay import finite
 from scalable_agent.replay import priority_tree
 from scalable_agent.replay import sequence_store
 
-# Bytes of the tree for each step, at the most: twice as many leaves as rows, a
-# power of two of them, and as many nodes above.
+# The most bytes of the tree for each step. Rounded up to a power of two, there
+# are up to four leaves for each row, and as many nodes above them.
 TREE_BYTES_PER_STEP = 8 * priority_tree.NODE_BYTES
 # So that every sequence can be drawn.
 _LEAST_PRIORITY = 1e-6
-# Unrolls that could not be kept, after which none will be.
+# If none of this many unrolls could be kept, the run ends.
 _MANY_LEFT_OUT = 100
 
 

@@ -1,8 +1,8 @@
 """Draws keys by priorities, some of which are not known yet.
 
 Gruslys et al., "The Reactor", 2018, https://arxiv.org/abs/1704.04651, sections
-3.3 and 6.3: a contextual priority tree. A key whose priority is unknown is
-taken for as good as those near it. The caller's numbers say which are near.
+3.3 and 6.3: a contextual priority tree. A key whose priority is unknown counts
+as those near it do. Keys are near each other if their leaves' numbers are.
 
     each node   a count of keys, and the mean of their priorities or unknown
     unknown     of two children, one takes the mean of the other
@@ -86,7 +86,7 @@ class ContextualPriorityTree:
       counts, means = self._children(nodes)
       totals = counts.sum(0)
       self._counts[nodes] = totals
-      # A child without keys has no say, whatever mean it takes.
+      # A child without keys counts for nothing, whatever mean it takes.
       self._means[nodes] = (counts * means).sum(0) / np.maximum(totals, 1)
 
   def _count_known(self, nodes):

@@ -18,7 +18,7 @@ import numpy as np
 from scalable_agent import trajectories
 from scalable_agent.replay import finite
 
-# Batches in a row of which nothing is replayed, until that is said.
+# After so many batches in a row without a replayed unroll, a warning says so.
 _MANY_BATCHES = 1000
 
 
@@ -106,7 +106,7 @@ class ReplayedQueue:
           _MANY_BATCHES)
 
   def _take(self, count):
-    """Takes new unrolls; those that are finite the buffer then has too."""
+    """Takes new unrolls, and puts those that are finite into the buffer."""
     unrolls = self._source.get(count).unrolls
     self._buffer.extend(list(filter(self._filter.passes, unrolls)))
     return unrolls

@@ -2,8 +2,8 @@
 
 Schmitt et al., "Off-Policy Actor-Critic with Shared Experience Replay", 2020,
 https://arxiv.org/abs/1909.11583, section 5.1. The core state that an unroll was
-acted with is of old weights, or of another agent, to which it means nothing.
-So each episode is replayed from its beginning.
+acted with is of old weights or of another agent, and means nothing to the
+newest weights. So each episode is replayed from its beginning.
 """
 
 import collections
@@ -41,7 +41,7 @@ class Replayer:
     self._weights = None
     # A `_Slot` each, or None where another episode is to be drawn.
     self._slots = []
-    # Of each slot, [R, ...]: before what it gave last.
+    # Core states [R, ...] before the unrolls that the slots gave last.
     self._states = None
     self._last = []
 
@@ -90,7 +90,7 @@ class Replayer:
         for i, unroll in enumerate(self._last)]
 
   def _step(self):
-    """Goes on behind the last unrolls, or to the end of the episode."""
+    """Moves slots behind their last unrolls; empties those at an end."""
     batch = staging.stack_time_major(self._last)
     self._last = []
     # The last entry is the first of the next unroll.
@@ -132,7 +132,7 @@ class _Slot:
 
   Attributes:
     num_left: Its steps from here on, an int; below 1 at its end.
-    num_bytes: What its unrolls take that are still needed.
+    num_bytes: What those of its unrolls take that are still needed.
   """
 
   def __init__(self, episode):

@@ -9,12 +9,12 @@ Gruslys et al., "The Reactor", 2018, https://arxiv.org/abs/1704.04651, section
     row       the position modulo the number of rows: where the entry is kept
 
 An environment that has filled its lane goes on in a new one, which takes the
-rows of the oldest. So any number of environments may come, and what those leave
-behind that are gone makes room in its turn.
+rows of the oldest. So any number of environments may come, and the lanes of
+those that are gone make room in their turn.
 
 Neighbours within a lane are of one environment, those beyond its ends mostly
-not. So lanes are as long as they can be without the last ones of environments,
-which are half empty on average, leaving too much room unused.
+not: so lanes are long. But the last lane of each environment is half empty on
+average: so they are not so long that this leaves too much room unused.
 """
 
 from absl import logging
@@ -29,7 +29,7 @@ from scalable_agent.replay import columns
 _LANES_EACH = 4
 # At least so many in all, since what is left beside whole lanes is not used.
 _FEWEST_LANES = 32
-# So many, or up to twice, for any number of environments.
+# If nobody knows how many environments there are: so many, or up to twice.
 _LANES_FOR_ANY = 1024
 
 
@@ -92,8 +92,8 @@ class SequenceStore:
     self._num_begun = self._num_added = 0
     self._runs = {}  # By stream.
     self._is_crowded = False
-    # Of the lanes that have rows: the number of the lane that goes on from it,
-    # stream and level.
+    # Of each lane that has rows: the number of the lane that goes on from it,
+    # its stream, its level.
     self._next = np.zeros([self._num_lanes], np.int64)
     self._streams = [None] * self._num_lanes
     self._level_names = [None] * self._num_lanes
@@ -119,8 +119,8 @@ class SequenceStore:
       unroll: An `ActorOutput` of one unroll.
 
     Returns:
-      A pair of int64 arrays: the positions at which a whole sequence starts
-      since this unroll came, and those at which none can start any more.
+      A pair of int64 arrays: the positions at which, with this unroll, a whole
+      sequence starts; and those at which none can start any more.
     """
     entries = unroll.env_outputs, unroll.agent_outputs
     values = tree.flatten(entries)
@@ -182,7 +182,7 @@ class SequenceStore:
     most = self._num_lanes // 2
     if self._is_crowded or len(self._runs) <= most:
       return
-    # Others are gone, and what they have left makes room in its turn.
+    # The other environments are gone, and their lanes make room in turn.
     since = self._num_added - 2 * most
     if sum(run.added > since for run in self._runs.values()) <= most:
       return

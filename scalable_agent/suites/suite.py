@@ -5,7 +5,10 @@ import dataclasses
 import typing
 
 Facts = collections.namedtuple('Facts', 'num_actions observation_spec')
-Facts.__doc__ = """What is the same in all environments, see `Pool`."""
+Facts.__doc__ = """What is the same in all environments, see `Pool`.
+
+A pool has these attributes too, and may take the place of its facts.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Measures the learner and the policy alone, with batches of several sizes.
 
-On a new machine, above all on one with a GPU, it says what these cost there,
-whatever its environments take.
+It says what these cost on a new machine, above all on one with a GPU, however
+slow its environments are.
 """
 
 import dataclasses
@@ -29,8 +29,8 @@ def measure(configs, policy_sizes, seconds):
 
   Returns:
     A dict of `inference_by_batch`, a dict of batch size to frames per second;
-    `learner`, a dict of batch size to what `_measure_updates` returns; and
-    `machine` and `config`, of the first. A batch that does not fit into the
+    `learner`, a dict of batch size to what `_measure_updates` returns;
+    `machine`; and `config`, the first one. A batch that does not fit into the
     device's memory has None.
 
   Raises:
@@ -112,7 +112,7 @@ def _measure_updates_on(devices, bench, seconds):
   start = time.perf_counter()
   learner.step(placed)
   first_update = time.perf_counter() - start
-  del placed  # Else the device holds one batch more than in a run.
+  del placed  # Otherwise the device holds one batch more than in a run.
   alone = parts.measure_learner(bench, seconds)
   staged = parts.measure_batches(
       bench, bench.pool.num_environments, seconds, learner.step)

@@ -5,8 +5,8 @@ on it without a moment lost:
 
     1 / (1 / environments + 1 / inference + 1 / learner)
 
-where all run on the CPU; what runs on another device counts by itself, and the
-slowest decides.
+where all run on the CPU. Parts on another device have a sum of their own, and
+the slowest device decides.
 """
 
 

@@ -37,7 +37,7 @@ Bench.__doc__ = """What a part is measured with.
   config: A `config.Config`.
   pool: An `environments.Pool`, for its facts.
   step_output: A `StepOutput` of it, of arrays [K, ...].
-  agent: A `networks.Agent` or a `networks.ReactorAgent`.
+  agent: An agent of `networks`.
   learner: A `learner.Learner`; None where updates are not measured.
 """
 
@@ -283,7 +283,7 @@ def measure_batches(bench, size, seconds, use=lambda placed: None):
   state, versions = agent.initial_state(size), np.zeros([size], np.int64)
   queue = staging.TrajectoryQueue(config.queue_capacity)
   source = learner_assembly.create_source(
-      # There is no whole episode to be had of the same step all the time.
+      # The same step again and again makes no whole episode to replay.
       dataclasses.replace(config, replay_state='stored'), queue,
       timing.StageTimes(), agent, None)
   area = staging.StagingArea(

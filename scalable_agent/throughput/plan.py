@@ -13,9 +13,9 @@ at times. Both are taken from the training loop on this machine.
 import collections
 import math
 
-# Table 1's last row.
+# The last row of the paper's Table 1.
 PAPER_RATE, PAPER_CORES = 250_000., 500
-# Where the cores are the limit, they have that much to do.
+# Cores that are the limit are busy for at least this share of the time.
 _LEAST_BUSY = .8
 
 Costs = collections.namedtuple(

@@ -16,7 +16,7 @@ from scalable_agent.throughput import plan
 from scalable_agent.throughput import transport
 from scalable_agent.throughput import unrolls
 
-# What passes between jobs, and when, is another thing in other systems.
+# With other values, other things pass between jobs, at other times.
 _PLANNED = dict(agent='impala', architecture='impala', inference='actor')
 
 
@@ -32,7 +32,7 @@ def _shape(config):
       raise ConfigError(
           f'--{name}={getattr(config, name)} cannot be planned: --plan knows '
           f'--{name}={planned}.')
-  # What was checked are the pools of a run on one machine.
+  # So far the pools of a run on one machine were checked.
   checks.check(_actor_job(config))
   facts = suites.find_facts(config)
   frame = tuple(facts.observation_spec[0].shape)

@@ -26,7 +26,7 @@ def executor(count, prepare=None):
 
   Args:
     count: How many processes.
-    prepare: What each calls before it loads what it is to call, if anything.
+    prepare: None, or a function that each calls before it loads anything else.
   """
   barrier = _CONTEXT.Barrier(count)
   with concurrent.futures.ProcessPoolExecutor(
@@ -48,7 +48,7 @@ def _begin(barrier, prepare):
 
 
 def _end_with_parent():
-  # An executor's process would wait for ever for what it is to do next.
+  # An executor's process would wait for ever for its next call.
   multiprocessing.parent_process().join()
   os._exit(1)
 
@@ -63,9 +63,9 @@ def serving(function, *args):
   """Runs a function in a process of its own, until the `with` block ends.
 
   Args:
-    function: Called with `args` and a connection. It sends something, and
-      returns when the connection has ended.
-    *args: See above.
+    function: A function that sends something over a connection, and returns
+      when that has ended.
+    *args: Its arguments before the connection.
 
   Yields:
     The process id, and what the function has sent.
@@ -90,9 +90,9 @@ def _serve(function, connection):
 
 @contextlib.contextmanager
 def _keeping_interrupts():
-  """Keeps Ctrl-C from processes that are started in the block, for good.
+  """Processes that are started in the block never get Ctrl-C.
 
-  To this process it comes at the end of the block.
+  This process gets it at the end of the block.
   """
   resource_tracker.ensure_running()  # Its start would let Ctrl-C through.
   previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -108,7 +108,7 @@ def _ended_on_errors():
   try:
     yield
   except BaseException:
-    # Else an executor waits until they are done.
+    # Otherwise an executor waits until they are done.
     for process in multiprocessing.active_children():
       process.terminate()
     raise

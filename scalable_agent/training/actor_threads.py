@@ -53,14 +53,14 @@ class ActorThreads:
     Args:
       config: A `config.Config`.
       pools: A list of `environments.Pool`s, closed by `close`.
-      agent: A `networks.Agent` or a `networks.ReactorAgent`.
+      agent: An agent of `networks`.
       policy: As for `actor.Actor`; several threads call it. With A3C, a
         `policy.Policy`, of which each worker has a fork.
       put_unroll: A function that takes an `ActorOutput`, and may block.
       report_episode: A function that takes an `Episode`.
       times: A `timing.StageTimes`.
     """
-    # Those of other kinds replace nothing.
+    # Pools of other kinds replace no environments.
     self._replacing = [
         pool for pool in pools if hasattr(pool, 'num_replaced')]
     self._published = published.Published()
@@ -94,7 +94,7 @@ class ActorThreads:
 
   def _put_and_wait(self, unroll):
     """Puts an unroll with its gradient, and waits for its update."""
-    with self._order:  # Updates are made in the order in which they are put.
+    with self._order:  # Updates are made in the order of the unrolls.
       self._put_unroll(unroll)
       self._num_put += 1
       number = self._num_put
@@ -112,7 +112,7 @@ class ActorThreads:
   def publish(self, weights, version):
     """Takes note of the weights that actors are to have from now on.
 
-    The first are those to begin with, each of the others follows an update.
+    The first call is before any update, and each further one follows an update.
     """
     self._published.publish(weights, version)
 

@@ -1,7 +1,7 @@
 """Makes actors and learner take turns, as batched A2C does (section 5.1).
 
-Acting is the loop of `actor` with a wait in it: what has finished its unroll
-acts again only after the update on all unrolls.
+Acting is the loop of `actor` with a wait in it: an environment that has
+finished its unroll acts again only after the update on the unrolls of all.
 """
 
 import numpy as np
@@ -12,8 +12,8 @@ class Rendezvous:
   """Holds environments back until all of a pool are between two unrolls.
 
   This is what makes the actor-critic batched and synchronous (A2C): every
-  unroll is from one version of the weights. That is the one which the learner
-  trains next, unless --policy_lag holds weights back.
+  unroll is from one version of the weights. The learner trains that version
+  next, unless --policy_lag holds weights back.
   """
 
   def __init__(self, num_environments, wait_for_update):
@@ -37,9 +37,9 @@ class Rendezvous:
       inputs: A nest of arrays [K, ...] for some environments.
 
     Returns:
-      The nest with those that are within an unroll, [<= K, ...], or else, once
-      the last of the pool gets here and the learner has trained, with all,
-      [N, ...]. None if nobody may act.
+      The nest of those that are within an unroll, [<= K, ...]. Once the last of
+      the pool has finished its unroll and the learner has trained, the nest of
+      all, [N, ...]. None if nobody may act.
     """
     select = lambda which: tree.map_structure(lambda a: a[which], inputs)
     if not is_done.any():

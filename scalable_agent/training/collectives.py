@@ -15,15 +15,15 @@ from scalable_agent import config as config_lib
 from scalable_agent.process import errors
 from scalable_agent.process import signals
 
-# How soon a learner is missed that says nothing any more. If its process died,
-# the broken connection often tells sooner.
+# If a learner is silent for this long, the others give up on it. If its process
+# died, the broken connection often tells sooner.
 _HEARTBEAT_TIMEOUT_MS = 20_000
 _SHUTDOWN_TIMEOUT_MS = 5_000
-# While learners wait for each other: how often, and how long, one tries to
-# reach another.
+# While learners wait for each other, one tries to reach another this often, and
+# for this long.
 _POLL_SECONDS = .2
 _CONNECT_SECONDS = 2.
-# How often it says whom it waits for.
+# How often a learner logs whom it waits for.
 _LOG_SECONDS = 60.
 
 # What TensorFlow may raise when another learner is gone.
@@ -38,7 +38,9 @@ class PeerError(errors.Failure):
 
 
 class Collectives:
-  """What several learners do together; each has to do it, in the same order.
+  """What several learners compute together.
+
+  All learners have to make the same calls, in the same order.
 
   Attributes:
     strategy: The `tf.distribute.Strategy` over the devices of all learners.
@@ -48,7 +50,7 @@ class Collectives:
   """
 
   def __init__(self, hosts, task, device_names):
-    """Connects; waits until all are there.
+    """Connects the learners; waits until all are there.
 
     Call before TensorFlow has used any device.
 
@@ -138,7 +140,7 @@ class Collectives:
 
   def check(self, error):
     """Raises `PeerError` if a `tf.errors.OpError` means that one is gone."""
-    # What is not about others may be this learner's own trouble.
+    # An error that names no other learner may be this learner's own.
     tasks = {int(task) for task in re.findall(r'/task:(\d+)', error.message)}
     others = sorted(tasks & set(range(self.num_learners)) - {self.task})
     if not isinstance(error, _LOST_ERRORS) or not (
@@ -173,7 +175,7 @@ def _create_strategy(hosts, task, device_names):
   # TensorFlow would look for them behind the proxy that `http_proxy` names.
   os.environ['no_grpc_proxy'] = ','.join(
       host.rpartition(':')[0].strip('[]') for host in hosts)
-  # Nothing is unsaved before the learners have met.
+  # Before the learners have met there is nothing to save.
   with signals.end_on_signals():
     _meet(hosts, task)
     try:
@@ -208,7 +210,7 @@ def _meet(hosts, task):
       if time.monotonic() - logged >= _LOG_SECONDS:
         _log_missing(hosts, task)
         logged = time.monotonic()
-      # Whoever has seen this learner has hung up; its place is for others.
+      # A learner that has seen this one has hung up: make room for others.
       with contextlib.suppress(BlockingIOError):
         while True:
           server.accept()[0].close()
@@ -245,7 +247,7 @@ def _listens(host):
 
 
 def _why_out_of_reach(host):
-  """Returns why `_listens` would be False, a string, '' if it would not."""
+  """Returns why nobody can be reached at 'host:port', '' if somebody can."""
   name, _, port = host.rpartition(':')
   try:
     with socket.create_connection(

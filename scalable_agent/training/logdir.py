@@ -1,4 +1,4 @@
-"""The log directory of a run: locks it, checks whose it is, marks it so."""
+"""Locks a log directory, checks whose run it holds, and marks it so."""
 
 import contextlib
 import dataclasses
@@ -31,8 +31,7 @@ def facts_of(facts):
   """Returns what `config.json` says of the environments, a dict.
 
   Args:
-    facts: Has `num_actions` and `observation_spec`, as an
-      `environments.Pool`.
+    facts: The environments' `suites.Facts`.
   """
   return dict(
       num_actions=facts.num_actions,
@@ -104,8 +103,8 @@ def _lock(logdir):
 def note_wait(logdir):
   """Notes that the run that has the lock has no update to make now.
 
-  The note is the time of the lock. For `launch/health.py` it is as good as that
-  of an update.
+  It sets the time of the lock, which `launch/health.py` takes like the time of
+  an update.
   """
   with contextlib.suppress(OSError):
     os.utime(os.path.join(logdir, LOCK_FILE))
@@ -154,7 +153,7 @@ def read_config(logdir, mode):
     ConfigError: It cannot be read.
   """
   try:
-    # A run that ended before its first checkpoint lays no claim to it.
+    # A run that ended before its first checkpoint does not own it.
     if mode == 'train' and not checkpoint_files.find(logdir):
       return {}
   except OSError as e:
@@ -182,10 +181,10 @@ def refuse_another(logdir, found, now, names):
     logdir: The directory.
     found: Of `read_config`.
     now: A dict of name to value, of this start.
-    names: What has to be the same, as far as both have it.
+    names: Of the settings that have to be the same where both have them.
 
   Raises:
-    ConfigError: It is not.
+    ConfigError: One of them differs.
   """
   for name in names:
     if name in found and name in now and found[name] != now[name]:
@@ -200,8 +199,7 @@ def check(config, facts):
 
   Args:
     config: A `config.Config`.
-    facts: A dict of what the environments turned out to be, checked along: the
-      number of actions, shapes.
+    facts: Of `facts_of`, to check too; empty before they are known.
 
   Returns:
     A list of lines, one for each setting that differs from the run so far

@@ -1,4 +1,4 @@
-"""Turns the wheel of a training run: a batch, an update, the logs, a save."""
+"""The loop of a training run: a batch, an update, the logs, a save."""
 
 import contextlib
 
@@ -125,7 +125,7 @@ def loop(config, run, peers, stop, progress):
       break
     if not verdict.trains:
       if staged is not None:
-        run.batches.note_wait()  # For the batch of another.
+        run.batches.note_wait()  # Another learner has no batch yet.
       continue
     logs = run.train_on(staged)
     skipped_in_a_row = skipped_in_a_row + 1 if logs['skipped'] else 0
@@ -133,7 +133,7 @@ def loop(config, run, peers, stop, progress):
       raise run_lib.TrainingError(
           not_finite.explain(config, skipped_in_a_row, staged[0]))
     staged = None
-    # What is saved is in the logs before.
+    # Logs come first: a checkpoint must not be ahead of them.
     if verdict.due.report or verdict.due.save:
       peers.share_episodes(run.reporter)
       text = run.report()

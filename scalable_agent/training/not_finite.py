@@ -1,4 +1,4 @@
-"""Explains what could not be trained on, since a value was not finite."""
+"""Explains why training ends if gradients are not finite."""
 
 import numpy as np
 import tree
@@ -30,8 +30,8 @@ def explain(config, num_updates, batch):
 def levels_with_nan(batch):
   """Returns the levels with values that are not finite.
 
-  They are rewards and observations, and core states, which stay so until the
-  episode ends.
+  Looks at rewards, observations and core states. A core state that is not
+  finite stays so until its episode ends.
 
   Args:
     batch: A `Batch`.

@@ -3,8 +3,8 @@
 Every learner computes the gradient of its share of the batch, and collectives
 sum these, so that the weights stay equal to the bit. All learners have to take
 part in the same collectives, in the same order. Therefore they vote before each
-update: it is made if all have a batch, and if one has to stop, all do. Whoever
-waits for a batch votes even so, and nobody waits long for a vote.
+update: it is made if all have a batch, and if one has to stop, all do. A
+learner that waits for a batch votes too, so that nobody waits long for a vote.
 """
 
 import collections
@@ -108,11 +108,11 @@ class Peers:
     self.is_first = collectives.task == 0
 
   def check_settings(self, config, facts):
-    """Compares what all need alike.
+    """Checks that all learners have the same settings and facts.
 
     Args:
       config: A `config.Config`.
-      facts: A dict of what else has to be equal, as JSON can hold it.
+      facts: Of `logdir.facts_of`.
 
     Raises:
       config_lib.ConfigError: A learner differs; raised at all of them.
@@ -126,7 +126,7 @@ class Peers:
     for task, other in enumerate(others, 1):
       for name, value in first.items():
         if other.get(name) != value:
-          self.finish()  # All are to hear of it before one is gone.
+          self.finish()  # So that all hear of it before one is gone.
           raise config_lib.ConfigError(
               f'{name} is {value} at learner 0 and {other.get(name)} at '
               f'learner {task}; all learners need the same.')
@@ -202,7 +202,7 @@ class Peers:
         reporter.episode(trajectories.Episode(*episode))
 
   def compare(self, learner):
-    """Puts weights right that are not the first learner's, with a warning.
+    """Warns of weights that are not the first learner's, and replaces them.
 
     The sums are equal everywhere, but processors of different kinds may round
     an update differently.
@@ -231,7 +231,8 @@ class Peers:
     nothing = np.zeros([1], np.int64)
     self._collectives.sum(nothing)
     try:
-      # One may know a sum before it has reached all, who now say that it has.
+      # One may have the first sum before it has reached all. Once there is a
+      # second one, it has.
       self._collectives.sum(nothing)
     except PeerError:
       pass

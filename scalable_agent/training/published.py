@@ -27,7 +27,7 @@ class Published:
     return self._newest
 
   def wait(self, num_updates):
-    """Waits until so many updates were followed by a `publish`.
+    """Waits until there was a `publish` after so many updates.
 
     Raises:
       staging.Closed: `close` was called.

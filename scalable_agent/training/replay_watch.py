@@ -1,10 +1,11 @@
-"""Says when a run waits for replay: its own to fill, or that of others."""
+"""Says that a run waits for replay: for its own to fill, or for other agents.
+"""
 
 import time
 
 from absl import logging
 
-# What is shorter is an exchange like any other.
+# A shorter wait is an exchange like any other.
 _LEAST_SECONDS = 1.
 _LONG_SECONDS = 30.
 _LOG_SECONDS = 60.
@@ -20,7 +21,7 @@ class ReplayWatch:
     self._logged_time = -_LOG_SECONDS
 
   def complaint(self, least_seconds=_LEAST_SECONDS):
-    """Says in a clause what has been waited for so long; '' for nothing."""
+    """Returns a clause on what has been waited for so long; '' for nothing."""
     waits = self._shared_replay and self._shared_replay.waits()
     if not waits or waits[1] < least_seconds:
       return ''
@@ -48,7 +49,7 @@ class FillWatch:
     self._logged_time = time.monotonic()
 
   def has_grown(self):
-    """Whether it fills, and has done so since the last call; logs how far."""
+    """Whether the source has filled more since the last call; logs how far."""
     state = self._filling()
     has_grown = state is not None and state != self._last
     self._last = state

@@ -31,7 +31,7 @@ TrainingError = batches.TrainingError
 
 
 def _check_facts(config, facts, peers):
-  """Returns `facts` as written down; warns of what the run so far had not."""
+  """Returns the facts as written down; warns of what the run so far had."""
   written_facts = logdir.facts_of(facts)
   peers.check_settings(config, written_facts)
   if peers.is_first:
@@ -61,8 +61,7 @@ class Run:
 
     Args:
       config: A `config.Config`.
-      facts: Has `num_actions` and `observation_spec`, as an
-        `environments.Pool`.
+      facts: The environments' `suites.Facts`.
       devices: A `devices.Devices`.
       make_actors: A function of an agent, a policy (None if actor jobs have
         their own), a function that takes an `ActorOutput`, one that takes an
@@ -77,7 +76,7 @@ class Run:
     """
     self._config = config
     self._is_one_of_several = peers.strategy is not None
-    # Closes what is there already if a part refuses to work.
+    # If a part refuses to work, closes those that were made before it.
     with contextlib.ExitStack() as undo:
       if shared_replay:
         undo.callback(shared_replay.close)
@@ -206,7 +205,14 @@ class Run:
       self._evaluator.offer(weights, steps, frames)
 
   def policy_lags(self, batch):
-    """Updates since the unrolls were begun that came for a `Batch`, int64."""
+    """Returns how many updates ago each unroll that came for a `Batch` began.
+
+    Args:
+      batch: A `Batch` to be trained on now.
+
+    Returns:
+      int64 [N]. Replayed unrolls are not counted, those kept for replay are.
+    """
     return self.learner.steps - np.concatenate([
         batch.unrolls.policy_version[~batch.is_replayed],
         np.array(batch.kept_versions, np.int64)])
@@ -225,7 +231,7 @@ class Run:
         self._config.save_checkpoint_secs)
 
   def save(self):
-    """Saves the logs and a checkpoint, or leaves it to the learner that does.
+    """Saves the logs and a checkpoint, if this is the learner that does.
 
     Raises:
       checkpoint.CheckpointError: See `saver.Saver.save`.
@@ -238,7 +244,7 @@ class Run:
                    weights_hash.of(self.learner.weights()))
 
   def save_last(self):
-    """Reports what is left, and saves: `check_saved` says whether it failed."""
+    """Reports what is left, and saves; if that fails, `check_saved` raises."""
     try:
       if self._saver and self._saver.has_begun:
         self.report()
@@ -272,7 +278,7 @@ class Run:
     return self._actors.take_film()
 
   def close(self):
-    """Ends all threads and environments. What is to be kept is saved before."""
+    """Ends all threads and environments; saves nothing."""
     with contextlib.ExitStack() as parts:  # The last one closes first.
       if self._saver:
         parts.callback(self._saver.close)
@@ -309,7 +315,7 @@ class Run:
     # Other learners do not wait long for this one.
     if self._evaluator and self.done and not self._is_one_of_several:
       self.save_last()
-      # A run that was stopped while it waited may lack it.
+      # Offered again, for a run that was stopped while it waited.
       self._evaluator.offer(self.learner.weights(), self.learner.steps,
                             self.learner.frames)
       self._evaluator.wait(stop)

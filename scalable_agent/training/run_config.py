@@ -1,4 +1,4 @@
-"""The settings of a run that is gone on with: what its `config.json` has."""
+"""Resolves settings; a run that is resumed keeps those of its `config.json`."""
 
 import dataclasses
 import json
@@ -6,15 +6,15 @@ import json
 from scalable_agent import config as config_lib
 from scalable_agent.training import logdir as logdir_lib
 
-# What `config.resolve` chooses by others, where the user does not.
+# Settings that `config.resolve` derives from others unless the user gives them.
 _CHOSEN = ('num_actors', 'queue_capacity', 'collective_hosts')
 
 
 def resolve(values):
-  """Makes a configuration; what is not given is that of the run in `logdir`.
+  """Makes a configuration; settings not given are those of the run in `logdir`.
 
-  Starts that neither write nor read the log directory, which may be another
-  machine's, have what `config.resolve` says.
+  A process that neither writes nor reads the log directory, which may be
+  another machine's, gets what `config.resolve` returns.
 
   Args:
     values: As for `config.resolve`.
@@ -33,9 +33,9 @@ def resolve(values):
 def resolve_trial(values, may_differ=()):
   """Makes the configuration of one of many runs that have the same flags.
 
-  As `resolve`, but a run that was begun as another agent, or with another seed,
-  is refused, since a comparison would take both for one. That is also so if the
-  user left out a flag this time: runs that begin now would have its default.
+  As `resolve`, but refuses to resume a run that was begun as another agent or
+  with another seed: a comparison would take both for one. A flag that the user
+  left out this time counts as its default, which runs that begin now have.
 
   Args:
     values: As for `resolve`.
@@ -45,13 +45,13 @@ def resolve_trial(values, may_differ=()):
     A `Config`.
 
   Raises:
-    ConfigError: It is so, or as `resolve`.
+    ConfigError: The run was begun otherwise; or as `resolve`.
   """
   config = resolve(values)
   found = logdir_lib.read_config(config.logdir, config.mode)
   if not found or config.mode != 'train':
     return config
-  # What it does not say is taken to be alike.
+  # What it lacks counts as equal.
   found = dict(dict(total_environment_frames=config.total_environment_frames,
                     seed=config.seed), **found)
   total = found['total_environment_frames']
@@ -75,7 +75,7 @@ def resolve_trial(values, may_differ=()):
 
 
 def _kept(values):
-  """Returns what the run in `logdir` has to say, a dict of name to value."""
+  """Returns the settings that the run in `logdir` keeps, a dict."""
   value_of = lambda name: values.get(name, config_lib.SETTINGS[name].default)
   mode, task = value_of('mode'), value_of('task')
   job_name = value_of('job_name')
@@ -95,10 +95,10 @@ def _kept(values):
 
 
 def _chosen_names(kept):
-  """Returns the names of settings that nobody gave: they are chosen anew."""
+  """Returns the names of settings that nobody gave, to derive them anew."""
   rest = {name: value for name, value in kept.items() if name not in _CHOSEN}
   try:
     chosen = dataclasses.asdict(config_lib.resolve(rest))
   except config_lib.ConfigError:
-    return []  # Something has to be given now.
+    return []  # One of them must have been given.
   return [name for name in _CHOSEN if kept.get(name) == chosen[name]]

@@ -30,8 +30,8 @@ class Saver:
       learner: A `learner.Learner`.
 
     Raises:
-      config.ConfigError: There are logs without a checkpoint, or nothing can
-        be taken from that of --warm_start.
+      config.ConfigError: There are logs without a checkpoint, or that of
+        --warm_start cannot be taken.
       checkpoint.CheckpointError: There are checkpoints, and none can be
         restored.
     """
@@ -54,7 +54,7 @@ class Saver:
     self._reserve = open_files.Reserve(_RESERVED_FILES)
 
   def _read_best(self):
-    """Returns what has `measure` and `value` of the best, None without one."""
+    """Returns the `measure` and `value` of the best, None if there is none."""
     try:
       return best_checkpoint.read(self._config.logdir)
     except ValueError as e:
@@ -85,7 +85,7 @@ class Saver:
   def save(self, reporter):
     """Saves the logs and a checkpoint, once the run has begun.
 
-    What cannot be saved now is saved the next time: then a warning says why.
+    If that fails, a warning says why, and the next call tries again.
 
     Args:
       reporter: The run's `metrics.Reporter`.
@@ -108,7 +108,7 @@ class Saver:
       self._note_failure(errors.first_line(e))
 
   def _keep_best(self, score):
-    """Keeps what was saved last as the best, if it is.
+    """Keeps what was saved last as the best, if its score is.
 
     Args:
       score: A `suites.scores.Score`, or None if there is none yet.
