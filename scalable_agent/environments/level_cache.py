@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+from scalable_agent.files import locks
+
 # Exit statuses of `_PROGRAM`, beside 0.
 _NOT_FOUND = 3
 _FAILED = 4
@@ -103,11 +105,13 @@ def _locked(path):
   """Holds a lock that ends with this process, and removes its file.
 
   Raises:
-    BlockingIOError: Another process has it.
+    BlockingIOError: Another process has it, or has just removed its file.
     OSError: It cannot be made.
   """
   with open(path, 'wb') as f:
     fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if not locks.is_at(f.fileno(), path):
+      raise BlockingIOError(f'{path} was removed before it was locked')
     try:
       yield
     finally:

@@ -52,7 +52,7 @@ def acquire(path, holder=''):
     descriptor = _open(path, os.O_CREAT)
     try:
       _flock(descriptor, path)
-      if _is_at(descriptor, path):
+      if is_at(descriptor, path):
         # The lock holds without a name too, as where the disk is full.
         with contextlib.suppress(OSError):
           os.ftruncate(descriptor, 0)
@@ -95,7 +95,11 @@ def _open(path, flags=0):
     return os.open(path, os.O_RDONLY)
 
 
-def _is_at(descriptor, path):
+def is_at(descriptor, path):
+  """Returns whether an open file is still the one of that name.
+
+  Who opens a file and then locks it may lock one that its holder has removed.
+  """
   try:
     return os.path.samestat(os.fstat(descriptor), os.stat(path))
   except FileNotFoundError:

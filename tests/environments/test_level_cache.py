@@ -198,3 +198,25 @@ def test_who_has_waited_for_long_compiles_itself(tmp_path):
   assert not first.fetch('another', str(tmp_path / 'map'))
   patient = level_cache.LocalLevelCache(tmp_path)
   assert not patient.fetch('key', str(tmp_path / 'mine'))
+
+
+def test_a_lock_on_a_file_that_was_removed_does_not_count(
+    tmp_path, monkeypatch):
+  """Another process may have made the file anew, and compile by its lock."""
+  leaving, waiting, compiling = (
+      level_cache.LocalLevelCache(tmp_path) for _ in range(3))
+  assert not leaving.fetch('key', str(tmp_path / 'map'))
+  flock = level_cache.fcntl.flock
+  writer = threading.Timer(.5, compiling.write, (
+      'key', _write(tmp_path / 'map.pk3', 'a map')))
+
+  def flock_late(*arguments):
+    monkeypatch.setattr(level_cache.fcntl, 'flock', flock)
+    assert not leaving.fetch('another', str(tmp_path / 'map'))
+    assert not compiling.fetch('key', str(tmp_path / 'map'))
+    writer.start()
+    flock(*arguments)
+
+  monkeypatch.setattr(level_cache.fcntl, 'flock', flock_late)
+  assert waiting.fetch('key', str(tmp_path / 'waited'))
+  writer.join()
