@@ -9,8 +9,6 @@ import subprocess
 import sys
 import time
 
-from scalable_agent.files import locks
-
 # Exit statuses of `_PROGRAM`, beside 0.
 _NOT_FOUND = 3
 _FAILED = 4
@@ -108,6 +106,7 @@ def _locked(path):
     BlockingIOError: Another process has it, or has just removed its file.
     OSError: It cannot be made.
   """
+  from scalable_agent.files import locks  # Loads absl.
   with open(path, 'wb') as f:
     fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if not locks.is_at(f.fileno(), path):
