@@ -31,7 +31,6 @@ from absl import flags
 
 from scalable_agent import config as config_lib
 from scalable_agent.config import flags as config_flags
-from scalable_agent.config import settings
 from scalable_agent.environments import PoolError
 from scalable_agent.files import whole_file
 from scalable_agent.process import binary
@@ -212,7 +211,7 @@ def _refuse_not_finite():
   """Refuses numbers that are infinite, or nan, which no bound keeps out."""
   for name in ('measure_secs', 'gpu_rate', 'network_gbps'):
     if not math.isfinite(FLAGS[name].value):
-      raise settings.refusal(name, FLAGS[name].value, 'it has to be finite')
+      raise config_lib.refusal(name, FLAGS[name].value, 'it has to be finite')
 
 
 def main(argv):

@@ -26,7 +26,6 @@ from absl import logging
 from scalable_agent import config as config_lib
 from scalable_agent import suites
 from scalable_agent.config import flags as config_flags
-from scalable_agent.config.settings import refusal
 from scalable_agent.files import locks
 from scalable_agent.process import binary
 from scalable_agent.studies import lineage
@@ -74,7 +73,7 @@ _LOCK_FILE = 'population.lock'
 
 
 def _refusal(name, reason):
-  return refusal(name, FLAGS[name].value, reason)
+  return config_lib.refusal(name, FLAGS[name].value, reason)
 
 
 def _check_flags():
@@ -163,7 +162,7 @@ def _check_evolves(settings, configs):
   """
   num_levels = len(suites.level_names(configs[0]))
   if not settings.score_range and settings.episodes < num_levels:
-    raise refusal(
+    raise config_lib.refusal(
         'episodes', settings.episodes,
         f'--level_name={FLAGS.level_name} has {num_levels} levels, and a score '
         'takes episodes of each, so that no member would have one and evolve. '

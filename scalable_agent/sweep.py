@@ -162,9 +162,9 @@ def _check_shares(trials, runs, configs):
   shared_replay.check_one_condition(trials)
   left = sum(run.state != 'done' for run in runs)
   if left > FLAGS.parallel:
-    raise config_lib.ConfigError(
-        f'--parallel={FLAGS.parallel} cannot work: with --share_replay, all '
-        f'{left} runs that are left go at the same time. Set it to {left}.')
+    raise config_lib.refusal(
+        'parallel', FLAGS.parallel, f'with --share_replay, all {left} runs '
+        f'that are left go at the same time. Set it to {left}')
   if FLAGS.slurm:
     raise config_lib.ConfigError(
         f'--slurm={FLAGS.slurm} cannot work with --share_replay, whose replay '

@@ -22,6 +22,7 @@ from scalable_agent.config.settings import AGENT
 from scalable_agent.config.settings import ConfigError
 from scalable_agent.config.settings import IDENTITY
 from scalable_agent.config.settings import LEARNERS
+from scalable_agent.config.settings import refusal
 from scalable_agent.config.settings import REPLAY
 from scalable_agent.config.settings import WORKERS
 from scalable_agent.config.settings import writing

@@ -63,7 +63,7 @@ def parse(name, text):
   try:
     return FLAGS[name].parser.parse(text)
   except ValueError as e:
-    raise config_lib.ConfigError(f'--{name}={text} cannot work: {e}.') from e
+    raise config_lib.refusal(name, text, e) from e
 
 
 def refuse_arguments(argv):

@@ -6,9 +6,9 @@ import re
 from scalable_agent.config import settings
 from scalable_agent.config.settings import setting
 
-_LEARNING = settings.LEARNERS | settings.AGENT
-_NETWORK = settings.IDENTITY | settings.ACTORS | _LEARNING
-_LOSS = settings.WORKERS | _LEARNING
+LEARNING = settings.LEARNERS | settings.AGENT
+NETWORK = settings.IDENTITY | settings.ACTORS | LEARNING
+_LOSS = settings.WORKERS | LEARNING
 # The keys of `networks.torsos.TORSOS`, which this module cannot import, since
 # that loads TensorFlow. So it is with `losses.REWARD_CLIPPINGS` and the names
 # in `algorithms.corrections` below.
@@ -24,7 +24,7 @@ class LearningSettings:
   agent: str = setting(
       'impala', 'What is trained: impala, an actor-critic on V-trace; or '
       'reactor (Gruslys et al., 2018), an actor-critic on prioritized replay '
-      'that learns the distribution of every action\'s return.', _NETWORK,
+      'that learns the distribution of every action\'s return.', NETWORK,
       choices=('impala', 'reactor'))
   architecture: str = setting(
       'impala', 'How actors and learner take turns (paper, section 5.1): '
@@ -49,13 +49,13 @@ class LearningSettings:
       0, 'Updates by which the weights that actors get are held back. The lag '
       'of batched A2C is then exactly this, once so many updates are made; '
       'impala adds its own. Each update that is held back keeps a copy of the '
-      'weights in memory. A run that resumes begins without lag.', _LEARNING,
+      'weights in memory. A run that resumes begins without lag.', LEARNING,
       settings.NOT_NEGATIVE)
   max_policy_lag: int = setting(
       0, 'Updates from the beginning of an unroll to its training at the most. '
       'Unrolls that would be older are dropped, and counted in metrics.jsonl; '
       'replayed ones may be older. 0 drops none, which '
-      '--replay_state=recomputed needs.', _LEARNING,
+      '--replay_state=recomputed needs.', LEARNING,
       settings.NOT_NEGATIVE, **_IMPALA)
 
   network: str = setting(
@@ -65,7 +65,7 @@ class LearningSettings:
       'is two linear layers for observations that are no images; auto, which '
       'is vector, small or shallow (Reactor: reactor), by the observation; or '
       'package.module:Name for a class of your own. (Atari: shallow; atari57: '
-      'deep. gym, Reactor: auto.)', _NETWORK,
+      'deep. gym, Reactor: auto.)', NETWORK,
       settings.Check(
           lambda value: (
               value in (*TORSOS, 'auto') or _OWN_TORSO.fullmatch(value)),
@@ -73,62 +73,62 @@ class LearningSettings:
           'own, package.module:Name'))
   channel_multiplier: int = setting(
       1, 'What the channels of the convolutions of deep, shallow, small and '
-      'reactor are multiplied by. (LASER on Atari: 4, with deep.)', _NETWORK,
+      'reactor are multiplied by. (LASER on Atari: 4, with deep.)', NETWORK,
       settings.ONE_OR_MORE)
   frame_stack: int = setting(
       4, 'Frames of Atari that the network sees at a time: the newest and '
       'those before it, 1 or 4. (Reactor: 1. gym: unused.)',
-      _NETWORK | settings.REPLAY,
+      NETWORK | settings.REPLAY,
       settings.Check(lambda value: value in (1, 4), 'it has to be 1 or 4'))
   use_lstm: bool = setting(
       True, 'Whether the network has an LSTM core. (Atari, gym: no; Reactor: '
-      'yes.)', _NETWORK)
+      'yes.)', NETWORK)
   precision: str = setting(
       'float32', 'What the convolutions compute in; everything else is '
       'float32, which TensorFlow multiplies as TF32 on GPUs that can. bfloat16 '
       'pays on GPUs, and on CPUs with AVX-512 BF16.',
-      settings.ACTORS | _LEARNING, choices=('float32', 'bfloat16'))
+      settings.ACTORS | LEARNING, choices=('float32', 'bfloat16'))
 
   batch_size: int = setting(
       2, 'Unrolls per batch, over all learners and their devices. '
-      '(Atari, gym: 32; Reactor: 4.)', _LEARNING, settings.ONE_OR_MORE)
+      '(Atari, gym: 32; Reactor: 4.)', LEARNING, settings.ONE_OR_MORE)
   unroll_length: int = setting(
       100, 'Length of an unroll in agent steps. (Atari, gym: 20; Reactor: '
       '32.)',
-      settings.ACTORS | settings.REPLAY | _LEARNING, settings.ONE_OR_MORE)
+      settings.ACTORS | settings.REPLAY | LEARNING, settings.ONE_OR_MORE)
   replay_proportion: float = setting(
       0., 'Proportion of every batch that is drawn from the unrolls kept, the '
       'new ones among them (paper, section 5.2.2: 0.5). Frames and policy lag '
-      'are counted without it.', _LEARNING, settings.Check(
+      'are counted without it.', LEARNING, settings.Check(
           lambda value: 0 <= value < 1, 'it has to be in [0, 1)'), **_IMPALA)
   replay_capacity: int = setting(
       10_000, 'Unrolls that each learner, or the replay job that agents share, '
       'keeps in memory: an unroll of 20 steps of Atari is 0.17 MB, one of 100 '
       'of DeepMind Lab 2.1 MB. More than there is free memory for is '
-      'refused.', _LEARNING, settings.ONE_OR_MORE,
+      'refused.', LEARNING, settings.ONE_OR_MORE,
       needs='replay_proportion', **_IMPALA)
   replay_state: str = setting(
       'stored', 'Which LSTM states replayed unrolls start from: stored, those '
       'that they were acted with; or recomputed, of the newest weights, for '
       'which whole episodes are replayed (LASER).',
-      settings.REPLAY | _LEARNING,
+      settings.REPLAY | LEARNING,
       choices=('stored', 'recomputed'), needs='replay_proportion', **_IMPALA)
   shares_replay: bool = settings.derived(
       'Whether replay is shared with other agents (--replay_host).',
       settings.AGENT, default=False, needs='replay_proportion')
   train_on_new: bool = setting(
       True, 'Whether new unrolls are in the batch. If not, all of it is '
-      'replayed, which learns badly (LASER, Figure 2).', _LEARNING,
+      'replayed, which learns badly (LASER, Figure 2).', LEARNING,
       needs='replay_proportion', **_IMPALA)
   entropy_on_replay: bool = setting(
       True, 'Whether the entropy loss is computed on replayed unrolls too. '
-      '(LASER: no.)', _LEARNING, needs='replay_proportion', **_IMPALA)
+      '(LASER: no.)', LEARNING, needs='replay_proportion', **_IMPALA)
   total_environment_frames: int = setting(
       int(1e9),
       'Environment frames to train for; a linear learning rate is 0 at the '
       'end. '
       '(Atari: 200 million, and as many for each game of atari57. gym: 10 '
-      'million.)', _LEARNING, settings.ONE_OR_MORE)
+      'million.)', LEARNING, settings.ONE_OR_MORE)
 
   warm_start: str = setting(
       '', 'Path of a checkpoint, such as /tmp/agent/ckpt-4000000, whose '
@@ -178,21 +178,21 @@ class LearningSettings:
 
   learning_rate: float = setting(
       .00048, 'Learning rate at the start. (Atari, gym: 0.0006; Reactor: '
-      '0.00005.)', _LEARNING, settings.FINITE_NOT_NEGATIVE)
+      '0.00005.)', LEARNING, settings.FINITE_NOT_NEGATIVE)
   learning_rate_schedule: str = setting(
       'linear', 'What becomes of the learning rate: linear, it falls to 0 at '
       '--total_environment_frames; or constant. (Reactor: '
-      'constant.)', _LEARNING, choices=('linear', 'constant'))
+      'constant.)', LEARNING, choices=('linear', 'constant'))
   decay: float = setting(
       .99, 'Decay of RMSProp\'s mean square. (Reactor: 0.999, beta_2 of '
-      'Adam.)', _LEARNING, settings.FRACTION)
+      'Adam.)', LEARNING, settings.FRACTION)
   momentum: float = setting(
-      0., 'Momentum of RMSProp. (Reactor: beta_1 of Adam.)', _LEARNING,
+      0., 'Momentum of RMSProp. (Reactor: beta_1 of Adam.)', LEARNING,
       settings.FINITE_NOT_NEGATIVE)
   epsilon: float = setting(
       .1, 'Epsilon of RMSProp, inside the root; of Reactor\'s Adam, outside. '
-      '(Atari, gym: 0.01; Reactor: 1e-8.)', _LEARNING, settings.FINITE_POSITIVE)
+      '(Atari, gym: 0.01; Reactor: 1e-8.)', LEARNING, settings.FINITE_POSITIVE)
   gradient_norm_clip: float = setting(
       0., 'Norm to which the gradient over all weights is clipped; 0 does not '
-      'clip. (Atari, gym: 40; Reactor: 0.)', _LEARNING,
+      'clip. (Atari, gym: 40; Reactor: 0.)', LEARNING,
       settings.FINITE_NOT_NEGATIVE)

@@ -6,10 +6,10 @@ Sections and tables are those of the Reactor paper (Gruslys et al., 2018).
 import dataclasses
 
 from scalable_agent.config import settings
+from scalable_agent.config.learning import LEARNING
+from scalable_agent.config.learning import NETWORK
 from scalable_agent.config.settings import setting
 
-_LEARNING = settings.LEARNERS | settings.AGENT
-_NETWORK = settings.IDENTITY | settings.ACTORS | _LEARNING
 _OF = dict(agent='reactor')
 
 # Where the paper is silent: decay and epsilon as Adam has them, the entropy
@@ -34,45 +34,45 @@ class ReactorSettings:
 
   target_update_period: int = setting(
       1000, 'Updates after which the target network gets the weights (4.1).',
-      _LEARNING, settings.ONE_OR_MORE, **_OF)
+      LEARNING, settings.ONE_OR_MORE, **_OF)
   retrace_lambda: float = setting(
       1., 'lambda of Retrace, in [0, 1]; 0 bootstraps after every step.',
-      _LEARNING, settings.FRACTION, **_OF)
+      LEARNING, settings.FRACTION, **_OF)
   policy_gradient: str = setting(
       'beta_loo', 'Which policy gradient (3.1): beta_loo, beta-leave-one-out; '
-      'or tislr, truncated importance sampling with a correction.', _LEARNING,
+      'or tislr, truncated importance sampling with a correction.', LEARNING,
       choices=('beta_loo', 'tislr'), **_OF)
   beta_loo_clip: float = setting(
       1., 'c of the policy gradient, where its weight of the action that was '
-      'taken is truncated; inf truncates none (3.1).', _LEARNING,
+      'taken is truncated; inf truncates none (3.1).', LEARNING,
       settings.NOT_NEGATIVE, **_OF)
   policy_uniform: float = setting(
-      .01, 'Share of the uniform policy in the agent\'s (6.4).', _NETWORK,
+      .01, 'Share of the uniform policy in the agent\'s (6.4).', NETWORK,
       settings.Check(lambda value: 0 < value < 1,
                      'it has to be more than 0 and less than 1'), **_OF)
   num_atoms: int = setting(
-      51, 'Atoms of the distributions of returns.', _NETWORK,
+      51, 'Atoms of the distributions of returns.', NETWORK,
       settings.Check(lambda value: 2 <= value <= 10_000,
                      'it has to be from 2 to 10000'), **_OF)
   v_min: float = setting(
       -10., 'Smallest discounted return of clipped rewards that distributions '
-      'can tell apart. gym: has to be given.', _NETWORK, **_OF)
+      'can tell apart. gym: has to be given.', NETWORK, **_OF)
   v_max: float = setting(
       10., 'Largest such return. gym: has to be given. The middle of the two '
-      'is what every return is thought to be at first.', _NETWORK, **_OF)
+      'is what every return is thought to be at first.', NETWORK, **_OF)
   steps_per_update: float = setting(
       5., 'Agent steps acted for each update, over all learners (3.4: 4 to 6).',
-      _LEARNING, settings.FINITE_POSITIVE, **_OF)
+      LEARNING, settings.FINITE_POSITIVE, **_OF)
   replay_steps: int = setting(
       1_000_000, 'Agent steps that replay has room for at each learner, in '
       'memory: one of Atari is 7.2 kB. More than the machine has memory for is '
-      'refused. (gym: 100,000.)', _LEARNING,
+      'refused. (gym: 100,000.)', LEARNING,
       settings.ONE_OR_MORE, **_OF)
   replay_min_steps: int = setting(
       10_000, 'Agent steps that each learner has before its first update. '
-      '(gym: 1,000.)', _LEARNING, settings.ONE_OR_MORE, **_OF)
+      '(gym: 1,000.)', LEARNING, settings.ONE_OR_MORE, **_OF)
   replay_uniform: float = setting(
       .1, 'The probability that a sequence is drawn uniformly, and not by '
-      'priority, in (0, 1].', _LEARNING,
+      'priority, in (0, 1].', LEARNING,
       settings.Check(lambda value: 0 < value <= 1,
                      'it has to be more than 0, and 1 at the most'), **_OF)

@@ -166,9 +166,8 @@ def _check_video(config):
     suites.make_shown_pool(
         dataclasses.replace(config, level_name=level), config.seed).close()
   except PoolError as e:
-    raise config_lib.ConfigError(
-        f'--video_dir={config.video_dir} cannot work: {e}. Leave it out.'
-    ) from e
+    raise config_lib.refusal(
+        'video_dir', config.video_dir, f'{e}. Leave it out') from e
   with config_lib.writing('video_dir', config.video_dir):
     os.makedirs(config.video_dir, exist_ok=True)
     whole_file.check(os.path.join(config.video_dir, 'video.gif'))

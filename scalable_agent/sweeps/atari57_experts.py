@@ -63,8 +63,8 @@ def _make_runs(games):
     A pair of lists: the `ManagedRun`s, and their `config.Config`s.
   """
   if FLAGS['level_name'].present:
-    raise config_lib.ConfigError(
-        f'--level_name={FLAGS.level_name} cannot work: choose with --games.')
+    raise config_lib.refusal(
+        'level_name', FLAGS.level_name, 'choose with --games')
   arguments = [
       *trials_lib.memory_arguments(min(FLAGS.parallel, len(games))),
       *config_flags.given_arguments(without=('logdir',))]

@@ -17,7 +17,7 @@ import json
 
 import numpy as np
 
-from scalable_agent.config import ConfigError
+from scalable_agent import config as config_lib
 from scalable_agent.files import log_lines
 from scalable_agent.files import whole_file
 
@@ -125,7 +125,7 @@ class History:
     except FileNotFoundError:
       pass
     except (OSError, ValueError, TypeError, RecursionError) as e:
-      raise ConfigError(
+      raise config_lib.ConfigError(
           f'{path} cannot be read ({" ".join(str(e).splitlines())}). Repair '
           'it, or choose another --logdir.') from e
 

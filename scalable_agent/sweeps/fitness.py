@@ -5,9 +5,8 @@ import math
 
 import numpy as np
 
+from scalable_agent import config as config_lib
 from scalable_agent import suites
-from scalable_agent.config import ConfigError
-from scalable_agent.config.settings import refusal
 from scalable_agent.results import published
 from scalable_agent.suites import scores as suite_scores
 
@@ -40,7 +39,7 @@ def make(level_name, score_range):
         level_name, _returns(episodes)).get(suite_scores.FITNESS)
   benchmark, name = published.find(level_name)
   if benchmark is None:
-    raise ConfigError(
+    raise config_lib.ConfigError(
         f'--score_range is needed, since nobody knows what a human scores on '
         f'{level_name}. Give the returns that are 0 and 100 percent, as in '
         '--score_range=0,500.')
@@ -54,8 +53,9 @@ def _parse_range(texts):
   except ValueError:
     low = high = 0.
   if not -math.inf < low < high < math.inf:
-    raise refusal('score_range', ','.join(texts), 'it has to be two finite '
-                  'numbers, the lower one first')
+    raise config_lib.refusal(
+        'score_range', ','.join(texts), 'it has to be two finite numbers, the '
+        'lower one first')
   return low, high
 
 

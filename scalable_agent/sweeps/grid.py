@@ -10,7 +10,7 @@ variant takes one alternative of every factor.
 import collections
 import itertools
 
-from scalable_agent.config import ConfigError
+from scalable_agent import config as config_lib
 from scalable_agent.files import file_names
 
 # What says where a run is kept and which job it is.
@@ -54,11 +54,11 @@ def parse_vary(text, parse_value):
   """
   name, separator, values = text.partition('=')
   if not separator or not values:
-    raise ConfigError(
-        f'--vary={text} cannot work: it is empty. Expected name=value,value.')
+    raise config_lib.refusal(
+        'vary', text, 'it is empty. Expected name=value,value')
   factor = [{name: parse_value(name, value)} for value in values.split(',')]
   if any(factor.count(alternative) > 1 for alternative in factor):
-    raise ConfigError(f'--vary={text} cannot work: it names a value twice.')
+    raise config_lib.refusal('vary', text, 'it names a value twice')
   return factor
 
 
@@ -81,13 +81,14 @@ def parse_variants(texts, parse_value):
     for word in text.split():
       name, separator, value = word.partition('=')
       if not separator or name in alternative:
-        raise ConfigError(
-            f'--variant={text!r} cannot work: expected name=value '
-            'name=value, with each name once.')
+        raise config_lib.refusal(
+            'variant', repr(text),
+            'expected name=value name=value, with each name once')
       alternative[name] = parse_value(name, value)
     if not alternative or alternative in factor:
-      raise ConfigError(f'--variant={text!r} cannot work: ' + (
-          'another one is equal.' if alternative else 'it is empty.'))
+      raise config_lib.refusal(
+          'variant', repr(text),
+          'another one is equal' if alternative else 'it is empty')
     factor.append(alternative)
   return factor
 
@@ -108,17 +109,17 @@ def check_names(factors, drawn, given):
   counts = collections.Counter(itertools.chain(*named))
   for name, count in counts.items():
     if name == 'seed':
-      raise ConfigError(
+      raise config_lib.ConfigError(
           'seed cannot be varied as other settings are: a report would compare '
           'seeds. Give --seeds, and with --seed the first of them.')
     if name in FIXED:
-      raise ConfigError(f'{name} cannot be varied by a sweep.')
+      raise config_lib.ConfigError(f'{name} cannot be varied by a sweep.')
     if count > 1:
-      raise ConfigError(
+      raise config_lib.ConfigError(
           f'{name} is varied twice: --vary, --variant and --range have to name '
           'different settings.')
     if name in given:
-      raise ConfigError(
+      raise config_lib.ConfigError(
           f'--{name} is given for all runs, and the sweep sets it for each. '
           'Leave one out.')
 
@@ -155,7 +156,7 @@ def combine(factors, samples=(), seeds=()):
   counts = collections.Counter(trial.name for trial in trials)
   for name, count in counts.items():
     if count > 1:
-      raise ConfigError(
+      raise config_lib.ConfigError(
           f'{count} runs would have the directory {name}. Give values whose '
           'letters, digits, dots and hyphens differ.')
   return trials

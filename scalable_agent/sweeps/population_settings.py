@@ -5,7 +5,6 @@ import json
 import os
 
 from scalable_agent import config as config_lib
-from scalable_agent.config.settings import refusal
 from scalable_agent.files import whole_file
 from scalable_agent.process import errors
 from scalable_agent.sweeps import evolution
@@ -95,7 +94,7 @@ def start_parameters(ranges, adapt, given, size, sample_seed):
       value = parameters.setdefault(name, getattr(config, name))
       reason = _reason_to_stay(name, value)
       if reason:
-        raise refusal('adapt', ','.join(adapt), reason)
+        raise config_lib.refusal('adapt', ','.join(adapt), reason)
     starts.append(parameters)
   return starts
 

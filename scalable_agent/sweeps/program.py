@@ -3,7 +3,7 @@
 import os
 import sys
 
-from scalable_agent.config import writing
+from scalable_agent import config as config_lib
 from scalable_agent.files import whole_file
 from scalable_agent.process import signals
 from scalable_agent.sweeps import display
@@ -56,7 +56,7 @@ def carry_out(runs, kind, environs, on_poll=lambda: None, rank=lambda run: 0,
       is one line that says so.
   """
   directory = os.path.dirname(runs[0].logdir)
-  with writing('logdir', directory):
+  with config_lib.writing('logdir', directory):
     os.makedirs(directory, exist_ok=True)
     whole_file.check(os.path.join(directory, kind))
   with signals.stop_on_signals() as stop, display.Display(

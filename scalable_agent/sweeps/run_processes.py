@@ -20,8 +20,8 @@ import time
 
 from absl import logging
 
+from scalable_agent import config as config_lib
 from scalable_agent.checkpoints import checkpoint_files
-from scalable_agent.config import ConfigError
 from scalable_agent.files import locks
 from scalable_agent.files import log_file
 from scalable_agent.process import errors
@@ -139,7 +139,7 @@ class ManagedRun:
       logging.warning('%s: %s', self.name, self._start_error)
       self._rests_until = time.monotonic() + _REST_SECONDS
       self._count_crash()
-    except ConfigError as e:
+    except config_lib.ConfigError as e:
       self._start_error = str(e)
       self.state = 'failed'
 

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from scalable_agent.config import ConfigError
+from scalable_agent import config as config_lib
 
 # The paper's Table D.1, for sweeps and for the members of a population.
 TABLE_D1 = ('entropy_cost=5e-5:1e-2', 'learning_rate=5e-6:5e-3',
@@ -23,10 +23,6 @@ Range.__doc__ = """What a setting is drawn from.
     `choices`.
   choices: A list of values that are equally likely, None where there are ends.
 """
-
-
-def _refusal(text, reason):
-  return ConfigError(f'--range={text} cannot work: {reason}.')
 
 
 def parse(text, parse_value):
@@ -45,20 +41,23 @@ def parse(text, parse_value):
   """
   name, separator, values = text.partition('=')
   if not separator or not values:
-    raise _refusal(text, 'it is empty. Expected name=low:high or '
-                   'name=value,value')
+    raise config_lib.refusal(
+        'range', text, 'it is empty. Expected name=low:high or '
+        'name=value,value')
   if ':' not in values:
     choices = [parse_value(name, value) for value in values.split(',')]
     if any(choices.count(choice) > 1 for choice in choices):
-      raise _refusal(text, 'it names a value twice')
+      raise config_lib.refusal('range', text, 'it names a value twice')
     return Range(name, None, None, choices)
   ends = [parse_value(name, value) for value in values.split(':')]
   if len(ends) != 2 or not all(isinstance(end, float) for end in ends):
-    raise _refusal(text, 'only numbers that need not be whole have a range '
-                   'low:high. List the values of others, as in name=1,2')
+    raise config_lib.refusal(
+        'range', text, 'only numbers that need not be whole have a range '
+        'low:high. List the values of others, as in name=1,2')
   low, high = ends
   if not (0 < low < high and math.isfinite(high)):
-    raise _refusal(text, 'it is empty. Expected 0 < low < high')
+    raise config_lib.refusal(
+        'range', text, 'it is empty. Expected 0 < low < high')
   return Range(name, low, high, None)
 
 
@@ -68,7 +67,7 @@ def parse_all(texts, parse_value):
   names = [each.name for each in ranges]
   for name, text in zip(names, texts):
     if names.count(name) > 1:
-      raise _refusal(text, f'{name} has another range too')
+      raise config_lib.refusal('range', text, f'{name} has another range too')
   return ranges
 
 

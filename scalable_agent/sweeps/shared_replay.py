@@ -8,7 +8,6 @@ import time
 from absl import logging
 
 from scalable_agent import config as config_lib
-from scalable_agent.config import ConfigError
 from scalable_agent.process import timing
 from scalable_agent.studies import outcomes
 from scalable_agent.sweeps import run_processes
@@ -61,7 +60,7 @@ def check_alike(configs):
     for name in _ALIKE:
       values = [getattr(c, name) for c in (configs[0], config)]
       if values[0] != values[1]:
-        raise ConfigError(
+        raise config_lib.ConfigError(
             f'--share_replay cannot work: {name} is {values[0]} in one run and '
             f'{values[1]} in another, and runs that share replay need it '
             'alike.')
@@ -86,7 +85,7 @@ def check_one_condition(trials_to_run):
   if len(compared) > 1:
     first, second = (outcomes.describe(variant) if variant else 'the others'
                      for variant in compared[:2])
-    raise ConfigError(
+    raise config_lib.ConfigError(
         f'--share_replay cannot work: the sweep compares {first} with '
         f'{second}, and {NOT_INDEPENDENT} Only '
         f'{", ".join(outcomes.HYPERPARAMETERS)}, and what --samples draws, may '
@@ -138,7 +137,7 @@ class SharedReplay:
     if run.state == 'elsewhere':
       self._wait_for_other()
     if run.state == 'failed':
-      raise ConfigError(f'The replay job {run.failure()}')
+      raise config_lib.ConfigError(f'The replay job {run.failure()}')
 
   def _wait_for_other(self):
     run = self._run
@@ -148,7 +147,7 @@ class SharedReplay:
           'Another program keeps the replay job in %s. It has %g s to end.',
           run.logdir, _PATIENCE_SECONDS)
     elif self._patience.seconds() >= _PATIENCE_SECONDS:
-      raise ConfigError(
+      raise config_lib.ConfigError(
           f'--logdir={os.path.dirname(run.logdir)} is in use: another program '
           'keeps the replay job there. Wait for it, stop it, or choose another '
           '--logdir.')

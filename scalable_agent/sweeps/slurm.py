@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-from scalable_agent.config import ConfigError
+from scalable_agent import config as config_lib
 
 
 def script(names, logdir, options, command, chooser):
@@ -27,7 +27,7 @@ def script(names, logdir, options, command, chooser):
   # second is anywhere.
   for character in ('%', '\\', '\n'):
     if character in logdir:
-      raise ConfigError(
+      raise config_lib.ConfigError(
           f'--logdir={logdir!r} cannot work with --slurm, as sbatch does not '
           f'take {character!r} in the name of a directory. Choose another one.')
   return '\n'.join([
@@ -68,7 +68,7 @@ def submit(text, logdir):
     SystemExit: sbatch has refused it, and said why.
   """
   if not shutil.which('sbatch'):
-    raise ConfigError(
+    raise config_lib.ConfigError(
         '--slurm=submit needs sbatch, which is not installed here. '
         '--slurm=print shows what it would be given.')
   os.makedirs(logdir, exist_ok=True)

@@ -6,8 +6,8 @@ import sys
 
 from absl import logging
 
+from scalable_agent import config as config_lib
 from scalable_agent.checkpoints import chosen_checkpoint
-from scalable_agent.config import ConfigError
 from scalable_agent.files import whole_file
 from scalable_agent.process import machine_memory
 from scalable_agent.studies import outcomes
@@ -69,11 +69,11 @@ def _check_mark(trial, logdir):
       found = json.loads(f.read().decode())
     found = dict(variant=found['variant'], sample=found['sample'])
   except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
-    raise ConfigError(
+    raise config_lib.ConfigError(
         f'{path} cannot be read ({e!r}). Repair it, or choose another '
         '--logdir.') from e
   if found != dict(variant=trial.variant, sample=trial.sample):
-    raise ConfigError(
+    raise config_lib.ConfigError(
         f'{logdir} was begun with other values of what is varied or drawn. '
         'Choose another --logdir, or the same --vary, --variant, --range and '
         '--sample_seed.')
@@ -109,14 +109,15 @@ def make_run(trial, config, arguments, ends_with_parent=False):
     ConfigError: It cannot work, or its directory is another run's.
   """
   if config.task >= 0:
-    raise ConfigError(f'--task={config.task} cannot work: each run of a sweep '
-                      'is one process.')
+    raise config_lib.refusal(
+        'task', config.task, 'each run of a sweep is one process')
   if config.mode not in ('train', 'test'):
-    raise ConfigError(f'--mode={config.mode} cannot work: a sweep trains or '
-                      'tests.')
+    raise config_lib.refusal(
+        'mode', config.mode, 'a sweep trains or tests')
   if config.is_replay_job:
-    raise ConfigError('--job_name=replay cannot work: each run of a sweep '
-                      'trains. Runs share a replay job with --share_replay.')
+    raise config_lib.refusal(
+        'job_name', config.job_name, 'each run of a sweep trains. Runs share a '
+        'replay job with --share_replay')
   logdir_lib.check(config, {})
   _check_mark(trial, config.logdir)
   is_done = (progress.is_tested if config.mode == 'test' else
@@ -152,7 +153,7 @@ def choose_best(trials, logdir, count):
         outcome for outcome in outcomes.read_all(logdir)
         if outcomes.has_ended(outcome)])
   except (OSError, ValueError) as e:
-    raise ConfigError(
+    raise config_lib.ConfigError(
         f'--best={count} cannot work: {" ".join(str(e).splitlines())}') from e
   compared = [outcomes.split(trial.variant, trial.sample) for trial in trials]
   missing = [(variant, sample) for variant, sample in dict.fromkeys(compared)
@@ -166,19 +167,18 @@ def choose_best(trials, logdir, count):
     best = selection.best_samples(found.get(variant, {}), count)
     done = found.get(variant, {}).get(sample, {}).get(trial.seed)
     if done and os.path.basename(done.logdir) != trial.name:
-      raise ConfigError(
+      raise config_lib.ConfigError(
           f'--best={count} cannot work with --seed={trial.seed}, which the '
           f'first round had ({done.logdir}). Begin with another --seed.')
     if len(best) < count:
-      raise ConfigError(
-          f'--best={count} cannot work: {len(best)} samples of '
+      raise config_lib.refusal(
+          'best', count, f'{len(best)} samples of '
           f'"{outcomes.describe(variant)}" have a final return in {logdir}. '
-          'Run the sweep without --best first.')
+          'Run the sweep without --best first')
     if sample in best:
       chosen.append(trial)
   if not chosen:
-    raise ConfigError(
-        f'--best={count} cannot work: none of the best samples in {logdir} is '
-        'a sample of this sweep. Give --sample_seed and --samples as in the '
-        'first round.')
+    raise config_lib.refusal(
+        'best', count, f'none of the best samples in {logdir} is a sample of '
+        'this sweep. Give --sample_seed and --samples as in the first round')
   return chosen
