@@ -15,9 +15,7 @@ the same time. evolution.jsonl has every evolution, lineage.png shows them. Run
 the command again, and it goes on from where it was.
 """
 
-import contextlib
 import math
-import os
 import sys
 
 from absl import flags
@@ -26,22 +24,12 @@ from absl import logging
 from scalable_agent import config as config_lib
 from scalable_agent import suites
 from scalable_agent.config import flags as config_flags
-from scalable_agent.files import locks
+from scalable_agent.populations import making
+from scalable_agent.populations import settings as settings_lib
+from scalable_agent.populations import training
 from scalable_agent.process import binary
-from scalable_agent.studies import lineage
-from scalable_agent.sweeps import display
-from scalable_agent.sweeps import evolution
-from scalable_agent.sweeps import fitness
 from scalable_agent.sweeps import flags as sweep_flags
-from scalable_agent.sweeps import gpus
-from scalable_agent.sweeps import members as members_lib
-from scalable_agent.sweeps import population_settings
-from scalable_agent.sweeps import program
 from scalable_agent.sweeps import samples as samples_lib
-from scalable_agent.sweeps import shared_replay
-from scalable_agent.sweeps import trials
-from scalable_agent.sweeps.population_settings import Settings
-from scalable_agent.training import run_config
 
 FLAGS = flags.FLAGS
 
@@ -67,9 +55,6 @@ flags.DEFINE_float(
 sweep_flags.define_ranges()
 sweep_flags.define_parallel()
 sweep_flags.define_share_replay()
-
-_HISTORY_FILE, _PICTURE_FILE = 'evolution.jsonl', 'lineage.png'
-_LOCK_FILE = 'population.lock'
 
 
 def _refusal(name, reason):
@@ -98,13 +83,15 @@ def _check_flags():
 
 
 def read_settings():
-  """Returns the `Settings`: what is not given is as in --logdir, if it has any.
+  """Returns the `settings.Settings` of the flags.
+
+  What is not given is as the population in --logdir has it, if there is one.
 
   Raises:
     config_lib.ConfigError: They cannot be read, or a member's flag cannot work.
   """
-  values = {name: FLAGS[name].value for name in Settings._fields}
-  for name, found in population_settings.read(FLAGS.logdir, _parse).items():
+  values = {name: FLAGS[name].value for name in settings_lib.Settings._fields}
+  for name, found in settings_lib.read(FLAGS.logdir, _parse).items():
     if not FLAGS[name].present:
       values[name] = found
     elif values[name] != found:
@@ -113,7 +100,7 @@ def read_settings():
   if values['adapt'] is None:
     config = config_lib.resolve(config_flags.given())
     values['adapt'] = list(suites.of(config).adapted)
-  return Settings(**values)
+  return settings_lib.Settings(**values)
 
 
 def _parse(name, value):
@@ -126,199 +113,23 @@ def _parse(name, value):
 
 
 def start_parameters(adapt):
-  """Returns `population_settings.start_parameters`, of the flags."""
-  return population_settings.start_parameters(
+  """Returns what each member starts with, by the flags."""
+  return settings_lib.start_parameters(
       samples_lib.parse_all(FLAGS.range, config_flags.parse), adapt,
       config_flags.given(), FLAGS.population, FLAGS.sample_seed)
-
-
-def _read_history(begun):
-  """Returns the `evolution.History`, without records where there is none.
-
-  Args:
-    begun: Its first records if it is that of this population.
-
-  Raises:
-    config_lib.ConfigError: It is another population's.
-  """
-  history = evolution.History(os.path.join(FLAGS.logdir, _HISTORY_FILE))
-  found = history.records[:FLAGS.population]
-  more = {record.member for record in history.records} - set(
-      range(FLAGS.population))
-  if history.records and (found != begun or more):
-    raise config_lib.ConfigError(
-        f'--logdir={FLAGS.logdir} holds a population of another size, or with '
-        'other start parameters. Choose another --logdir, or the same '
-        '--population, --range, --sample_seed and --adapt.')
-  return history
-
-
-def _check_evolves(settings, configs):
-  """Refuses, or warns of, settings with which no member ever evolves.
-
-  Args:
-    settings: The `Settings`.
-    configs: The `config.Config`s of the members.
-  """
-  num_levels = len(suites.level_names(configs[0]))
-  if not settings.score_range and settings.episodes < num_levels:
-    raise config_lib.refusal(
-        'episodes', settings.episodes,
-        f'--level_name={FLAGS.level_name} has {num_levels} levels, and a score '
-        'takes episodes of each, so that no member would have one and evolve. '
-        f'Set it well above {num_levels}, or give --score_range')
-  total = max(config.total_environment_frames for config in configs)
-  if settings.burn_in_frames >= total:
-    logging.warning(
-        '--burn_in_frames=%d is not below --total_environment_frames=%d: no '
-        'member will evolve. Lower the one or raise the other.',
-        settings.burn_in_frames, total)
-
-
-def _make_population(settings, starts, score):
-  """Makes the population, or raises ConfigError.
-
-  Args:
-    settings: The `Settings`.
-    starts: As of `start_parameters`.
-    score: As of `fitness.make`.
-
-  Returns:
-    A pair of the `members.Population` and the `config.Config`s of its members.
-  """
-  begun = [evolution.start(i, parameters)
-           for i, parameters in enumerate(starts)]
-  history = _read_history(begun)
-  population = members_lib.Population(
-      history, score, settings.burn_in_frames, settings.episodes,
-      FLAGS.turn_secs, settings.adapt, FLAGS.seed)
-  arguments = [
-      *trials.memory_arguments(
-          min(FLAGS.parallel, FLAGS.population),
-          shared_replay.MEMORY_SHARE_OF_RUNS if FLAGS.share_replay else 1.),
-      *config_flags.given_arguments(without=population_settings.OWN)]
-  variant = [dict(population=FLAGS.population)]
-  shared, configs = {}, []
-  if FLAGS.share_replay:
-    shared['replay_host'] = shared_replay.choose_host(FLAGS.replay_host)
-  for i, start in enumerate(starts):
-    logdir = os.path.join(FLAGS.logdir, f'{i:02d}')
-    own = dict(_schedule(), logdir=logdir,
-               seed=trials.own_seed(FLAGS.seed, i), **shared)
-    last = history.last(i) if history.records else begun[i]
-    config = run_config.resolve_trial(
-        config_flags.given(dict(own, **last.parameters)),
-        {*start, 'warm_start'})
-    configs.append(config)
-
-    def make_command(changes, own=own, start=start):
-      trials.mark(own['logdir'], variant, start)
-      return trials.experiment_command(arguments, dict(own, **changes))
-
-    population.members.append(members_lib.Member(
-        population, i, logdir, config.total_environment_frames, make_command))
-  if FLAGS.share_replay:
-    shared_replay.check_alike(configs)
-  _check_evolves(settings, configs)
-  # Where a member was refused, the directory holds no population yet.
-  with config_lib.writing('logdir', FLAGS.logdir):
-    population_settings.write(FLAGS.logdir, settings)
-  if not history.records:
-    history.add(*begun)
-  return population, configs
-
-
-def _schedule():
-  # What is multiplied must not be annealed as well.
-  name = 'learning_rate_schedule'
-  return {} if FLAGS[name].present else {name: 'constant'}
-
-
-def _short(value):
-  return f'{value:.3g}' if isinstance(value, float) else str(value)
-
-
-def _columns(population):
-  """Returns the columns that members have beside those of all runs."""
-  indices = {member.run.name: member.index for member in population.members}
-
-  def last(run):
-    return population.history.last(indices[run.name])
-
-  def score(run, unused_progress):
-    value = last(run).score
-    return '' if value is None else f'{value:.1f}'
-
-  def evolutions(run, unused_progress):
-    return str(len(population.history.of(indices[run.name])) - 1)
-
-  names = population.history.records[0].parameters
-  return [display.Column('score', 'right', score),
-          display.Column('evolved', 'right', evolutions)] + [
-              display.Column(name, 'right', lambda run, unused_progress, name=
-                             name: _short(last(run).parameters[name]))
-              for name in names]
-
-
-def _draw(population):
-  """Writes the picture; warns where it cannot."""
-  path = os.path.join(FLAGS.logdir, _PICTURE_FILE)
-  try:
-    lineage.write(path, population.history.records,
-                  [member.run.logdir for member in population.members])
-  except (OSError, ValueError) as e:
-    logging.warning('%s cannot be drawn: %s', path,
-                    ' '.join(str(e).splitlines()))
-
-
-def _carry_out(population, configs):
-  runs = [member.run for member in population.members]
-  with contextlib.ExitStack() as stack:
-    on_poll = population.on_poll
-    if FLAGS.share_replay:
-      num_left = sum(run.state != 'done' for run in runs)
-      job = stack.enter_context(
-          shared_replay.SharedReplay(FLAGS.logdir, configs[0], num_left))
-
-      def on_poll():
-        job.check()
-        population.on_poll()
-
-    program.carry_out(
-        runs, 'member', environs=gpus.environs(FLAGS.parallel, configs),
-        on_poll=on_poll, rank=population.rank,
-        more_columns=_columns(population))
-
-
-def _train():
-  _check_flags()
-  settings = read_settings()
-  starts = start_parameters(settings.adapt)
-  score = fitness.make(FLAGS.level_name, settings.score_range)
-  config_lib.resolve(config_flags.given(starts[0]))
-  try:
-    with config_lib.writing('logdir', FLAGS.logdir):
-      os.makedirs(FLAGS.logdir, exist_ok=True)
-      lock = locks.acquire(os.path.join(FLAGS.logdir, _LOCK_FILE))
-  except locks.Held as e:
-    raise config_lib.ConfigError(
-        f'--logdir={FLAGS.logdir} is in use: another process trains this '
-        'population. Wait for it, stop it, or choose another --logdir.') from e
-  try:
-    population, configs = _make_population(settings, starts, score)
-    try:
-      _carry_out(population, configs)
-    finally:
-      _draw(population)
-  finally:
-    os.close(lock)
 
 
 def main(argv):
   """Trains a population; ends with one line where it cannot."""
   try:
     config_flags.refuse_arguments(argv)
-    _train()
+    _check_flags()
+    settings = read_settings()
+    plan = making.Plan(
+        FLAGS.logdir, config_flags.given(),
+        config_flags.given_arguments(without=settings_lib.OWN),
+        FLAGS.parallel, FLAGS.turn_secs, FLAGS.share_replay)
+    training.train(plan, settings, start_parameters(settings.adapt))
   except (config_lib.ConfigError, OSError) as e:
     sys.exit(f'Error: {e}')
 

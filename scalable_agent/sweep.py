@@ -37,7 +37,6 @@ from scalable_agent.sweeps import samples as samples_lib
 from scalable_agent.sweeps import shared_replay
 from scalable_agent.sweeps import slurm
 from scalable_agent.sweeps import trials as trials_lib
-from scalable_agent.training import run_config
 
 FLAGS = flags.FLAGS
 
@@ -103,81 +102,14 @@ def _shares_replay():
   return FLAGS.share_replay and FLAGS.mode == 'train'
 
 
-def _make_runs(trials):
-  """Makes the run of each `grid.Trial`, or raises ConfigError.
-
-  Returns:
-    A pair of lists: the `ManagedRun`s, and their `config.Config`s.
-  """
-  # Of two flags of one name the last wins: that of the trial, as for --seed.
-  arguments = [
-      *trials_lib.memory_arguments(
-          min(FLAGS.parallel, len(trials)),
-          shared_replay.MEMORY_SHARE_OF_RUNS if _shares_replay() else 1.),
-      *config_flags.given_arguments(without=('logdir',))]
-  changes = {}
-  if _shares_replay():
-    changes['replay_host'] = shared_replay.choose_host(FLAGS.replay_host)
-    arguments.append(f'--replay_host={changes["replay_host"]}')
-  runs, configs = [], []
-  for trial in trials:
-    own = dict(changes, logdir=os.path.join(FLAGS.logdir, trial.name))
-    if FLAGS.video_dir:
-      # A film is named after its level, which runs may have in common.
-      own['video_dir'] = os.path.join(FLAGS.video_dir, trial.name)
-    config = run_config.resolve_trial(config_flags.given(
-        dict(grid.settings_of(trial), **own)))
-    configs.append(config)
-    runs.append(trials_lib.make_run(
-        # Without the replay job they could not go on.
-        trial, config, arguments, ends_with_parent=_shares_replay()))
-  return runs, configs
-
-
-def _choose(trials):
-  """Returns the trials that --best and --only leave."""
-  if FLAGS.best:
-    trials = trials_lib.choose_best(trials, FLAGS.logdir, FLAGS.best)
-  names = {trial.name for trial in trials}
-  for name in FLAGS.only:
-    if name not in names:
-      raise config_lib.ConfigError(
-          f'--only={name} is no run of this sweep, such as '
-          f'{min(names)} is.')
-  return [trial for trial in trials
-          if not FLAGS.only or trial.name in FLAGS.only]
-
-
-def _check_shares(trials, runs, configs):
-  """Returns how many runs of trials share replay.
-
-  Raises:
-    ConfigError: They cannot.
-  """
-  shared_replay.check_alike(configs)
-  if FLAGS.seeds:
-    raise config_lib.ConfigError(
-        f'--seeds={FLAGS.seeds} cannot work with --share_replay: '
-        f'{shared_replay.NOT_INDEPENDENT}')
-  shared_replay.check_one_condition(trials)
-  left = sum(run.state != 'done' for run in runs)
-  if left > FLAGS.parallel:
-    raise config_lib.refusal(
-        'parallel', FLAGS.parallel, f'with --share_replay, all {left} runs '
-        f'that are left go at the same time. Set it to {left}')
-  if FLAGS.slurm:
-    raise config_lib.ConfigError(
-        f'--slurm={FLAGS.slurm} cannot work with --share_replay, whose replay '
-        'job is on this machine. Start --job_name=replay where the tasks reach '
-        'it, and give them its --replay_host.')
-  return left
+def _common_arguments():
+  return config_flags.given_arguments(without=('logdir',))
 
 
 def _slurm_script(names):
   logdir = os.path.abspath(FLAGS.logdir)
   command = [sys.executable, '-m', _PROGRAM, f'--logdir={logdir}',
-             *config_flags.given_arguments(without=('logdir',)),
-             *sweep_flags.serialize(_OWN_FLAGS)]
+             *_common_arguments(), *sweep_flags.serialize(_OWN_FLAGS)]
   return slurm.script(names, logdir, FLAGS.slurm_options, command, 'only')
 
 
@@ -185,12 +117,18 @@ def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
     config_flags.refuse_arguments(argv)
-    trials = _choose(make_trials())
-    runs, configs = _make_runs(trials)
+    trials = trials_lib.choose(
+        make_trials(), FLAGS.logdir, FLAGS.best, FLAGS.only)
+    replay_host = (shared_replay.choose_host(FLAGS.replay_host)
+                   if _shares_replay() else '')
+    runs, configs = trials_lib.make_runs(
+        trials, FLAGS.logdir, config_flags.given(), _common_arguments(),
+        FLAGS.parallel, replay_host)
     with contextlib.ExitStack() as stack:
       on_poll = lambda: None
-      if _shares_replay():
-        num_agents = _check_shares(trials, runs, configs)
+      if replay_host:
+        num_agents = shared_replay.check_sweep(
+            trials, runs, configs, FLAGS.seeds, FLAGS.parallel, FLAGS.slurm)
         job = shared_replay.SharedReplay(FLAGS.logdir, configs[0], num_agents)
         on_poll = stack.enter_context(job).check
       program.finish(runs, 'run', FLAGS.slurm, _slurm_script,

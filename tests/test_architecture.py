@@ -25,10 +25,14 @@ _LAYERS = (
     {'config'},
     {'assembly'},
     {'checkpoints', 'learner_service', 'shared_replay', 'logs', 'training',
-     'jobs', 'evaluation', 'results', 'studies', 'throughput', 'sweeps'},
+     'jobs', 'evaluation', 'results', 'studies', 'throughput', 'sweeps',
+     'populations'},
     {'library'},
     {'experiment', 'benchmark', 'report', 'sweep', 'population',
      'sweeps.atari57_experts', 'studies.small_world'})
+
+# What defines and parses flags for the binaries.
+_FLAGS = {'config.flags', 'sweeps.flags', 'process.binary'}
 
 # What takes seconds to load, or is not installed everywhere.
 _HEAVY = ('tensorflow', 'tensorflow_probability', 'tree', 'ale_py', 'gymnasium')
@@ -135,6 +139,15 @@ def test_folders_import_each_other_in_no_circle(graph):
 
 def test_no_module_imports_upwards(graph):
   assert _upward(graph) == []
+
+
+def test_flags_end_at_the_binaries():
+  readers = {
+      name for name, tree in _find_modules().items() for node in ast.walk(tree)
+      if isinstance(node, ast.ImportFrom) and node.module == 'absl' and
+      any(alias.name == 'flags' for alias in node.names)}
+  assert readers - _FLAGS - _LAYERS[-1] == set()
+  assert _FLAGS < readers
 
 
 @pytest.mark.parametrize('module, other, makes_circle', [

@@ -16,6 +16,10 @@ from scalable_agent import population
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.config import flags as config_flags
 from scalable_agent.files import locks
+from scalable_agent.populations import lineage
+from scalable_agent.sweeps import program
+from scalable_agent.sweeps import shared_replay
+from scalable_agent.sweeps import trials
 from tests.studies import trial_runs
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -34,7 +38,8 @@ def _train_rigged(logdir, *arguments):
   subprocess.run(
       [sys.executable, '-m', 'scalable_agent.population',
        f'--logdir={logdir}', '--population=2', '--parallel=2',
-       '--score_range=0,20', '--level_name=gym:tests.sweeps.rigged:Rigged-v0',
+       '--score_range=0,20',
+       '--level_name=gym:tests.populations.rigged:Rigged-v0',
        '--num_actors=1', '--batch_size=1', '--unroll_length=5',
        '--environment_threads=1', '--log_interval_secs=0.1', *arguments],
       cwd=_ROOT, stdin=subprocess.DEVNULL, capture_output=True, check=True,
@@ -122,8 +127,8 @@ def test_errors_are_one_line(tmp_path, arguments, expected):
     (_CARTPOLE, []), (('--level_name=atari57',), ['gradient_norm_clip'])])
 def test_what_is_adapted_is_the_papers_choice_for_the_suite(
     tmp_path, monkeypatch, level, adapted):
-  for module, name in ((population.program, 'carry_out'),
-                       (population.lineage, 'write')):
+  for module, name in ((program, 'carry_out'),
+                       (lineage, 'write')):
     monkeypatch.setattr(module, name, lambda *args, **kwargs: None)
   _main(tmp_path, *level, '--population=2')
   with open(tmp_path / 'evolution.jsonl') as f:
@@ -144,10 +149,10 @@ def test_a_population_is_trained_by_one_program(tmp_path):
 
 def test_members_share_a_replay_job(tmp_path, monkeypatch):
   monkeypatch.setattr(
-      population.lineage, 'write', lambda *args, **kwargs: None)
+      lineage, 'write', lambda *args, **kwargs: None)
   checked, commands = [], []
   monkeypatch.setattr(
-      population.shared_replay.SharedReplay, 'check',
+      shared_replay.SharedReplay, 'check',
       lambda job: checked.append(job))  # pylint: disable=unnecessary-lambda
 
   def carry_out(runs, *unused_args, on_poll, **unused_hooks):
@@ -156,9 +161,9 @@ def test_members_share_a_replay_job(tmp_path, monkeypatch):
       os.makedirs(run.logdir)
       commands.append(run._prepare())
 
-  monkeypatch.setattr(population.program, 'carry_out', carry_out)
+  monkeypatch.setattr(program, 'carry_out', carry_out)
   monkeypatch.setattr(
-      population.trials.machine_memory, 'free_bytes', lambda: 3 * 10**9)
+      trials.machine_memory, 'free_bytes', lambda: 3 * 10**9)
   _main(tmp_path, *_CARTPOLE, '--population=2', '--share_replay',
         '--replay_proportion=0.5', '--replay_capacity=77', '--parallel=7')
   (job,) = checked
@@ -185,8 +190,8 @@ def test_a_directory_that_cannot_be_is_refused():
 
 
 def test_another_population_is_refused(tmp_path, monkeypatch):
-  for module, name in ((population.program, 'carry_out'),
-                       (population.lineage, 'write')):
+  for module, name in ((program, 'carry_out'),
+                       (lineage, 'write')):
     monkeypatch.setattr(module, name, lambda *args, **kwargs: None)
   _main(tmp_path, *_CARTPOLE, '--population=4')
   before = (tmp_path / 'evolution.jsonl').read_bytes()
@@ -201,9 +206,9 @@ def test_another_population_is_refused(tmp_path, monkeypatch):
 def _resume(monkeypatch, tmp_path, *arguments):
   """Returns the `members.Population` that the program would train."""
   found = []
-  monkeypatch.setattr(population.lineage, 'write', lambda *args: None)
+  monkeypatch.setattr(lineage, 'write', lambda *args: None)
   monkeypatch.setattr(
-      population.program, 'carry_out',
+      program, 'carry_out',
       lambda *args, rank, **hooks: found.append(rank.__self__))
   _main(tmp_path, '--level_name=gym:CartPole-v1', '--population=2', *arguments)
   return found[0]
@@ -282,8 +287,8 @@ def test_damaged_settings_are_refused_in_one_line(
 
 def test_what_was_refused_may_start_otherwise(tmp_path, monkeypatch):
   """A share that cannot be of a batch is drawn for the second member alone."""
-  for module, name in ((population.program, 'carry_out'),
-                       (population.lineage, 'write')):
+  for module, name in ((program, 'carry_out'),
+                       (lineage, 'write')):
     monkeypatch.setattr(module, name, lambda *args, **kwargs: None)
   given = (*_CARTPOLE, '--population=2', '--batch_size=8',
            '--adapt=learning_rate')
@@ -296,8 +301,8 @@ def test_what_was_refused_may_start_otherwise(tmp_path, monkeypatch):
 def test_a_flag_that_is_left_out_makes_another_population(
     tmp_path, monkeypatch):
   """Members that have not begun would have the default of today."""
-  for module, name in ((population.program, 'carry_out'),
-                       (population.lineage, 'write')):
+  for module, name in ((program, 'carry_out'),
+                       (lineage, 'write')):
     monkeypatch.setattr(module, name, lambda *args, **kwargs: None)
   given = (*_CARTPOLE, '--population=2', '--discounting=0.5')
   _main(tmp_path, *given)

@@ -1,1 +1,1 @@
-"""Compares the variants of a sweep, and draws the history of a population."""
+"""Compares the variants of a sweep."""

@@ -15,10 +15,8 @@ from scalable_agent.sweeps import trials
 
 # Of its own directory, below that of the runs.
 DIRECTORY = 'replay_job'
-# Of the free memory, what the runs have together. The job has the rest.
-MEMORY_SHARE_OF_RUNS = .5
 # Why some runs cannot share.
-NOT_INDEPENDENT = (
+_NOT_INDEPENDENT = (
     'runs that share replay learn from each other. Make one sweep for each, '
     'with another --seed and --logdir.')
 # What crashes after so long has worked, and its earlier crashes do not count.
@@ -87,9 +85,45 @@ def check_one_condition(trials_to_run):
                      for variant in compared[:2])
     raise config_lib.ConfigError(
         f'--share_replay cannot work: the sweep compares {first} with '
-        f'{second}, and {NOT_INDEPENDENT} Only '
+        f'{second}, and {_NOT_INDEPENDENT} Only '
         f'{", ".join(outcomes.HYPERPARAMETERS)}, and what --samples draws, may '
         'vary in one.')
+
+
+def check_sweep(trials_to_run, runs, configs, num_seeds, parallel, slurm):
+  """Refuses a sweep whose runs cannot share replay.
+
+  Args:
+    trials_to_run: A list of `grid.Trial`s.
+    runs: A list of their `ManagedRun`s.
+    configs: A list of their `config.Config`s.
+    num_seeds: Seeds of each trial, as --seeds says.
+    parallel: Runs at a time.
+    slurm: The value of --slurm.
+
+  Returns:
+    How many runs are not done.
+
+  Raises:
+    ConfigError: They cannot.
+  """
+  check_alike(configs)
+  if num_seeds:
+    raise config_lib.ConfigError(
+        f'--seeds={num_seeds} cannot work with --share_replay: '
+        f'{_NOT_INDEPENDENT}')
+  check_one_condition(trials_to_run)
+  left = sum(run.state != 'done' for run in runs)
+  if left > parallel:
+    raise config_lib.refusal(
+        'parallel', parallel, f'with --share_replay, all {left} runs that are '
+        f'left go at the same time. Set it to {left}')
+  if slurm:
+    raise config_lib.ConfigError(
+        f'--slurm={slurm} cannot work with --share_replay, whose replay '
+        'job is on this machine. Start --job_name=replay where the tasks reach '
+        'it, and give them its --replay_host.')
+  return left
 
 
 class SharedReplay:
@@ -108,7 +142,7 @@ class SharedReplay:
         sys.executable, '-m', trials.EXPERIMENT, '--job_name=replay',
         f'--replay_host={config.replay_host}', f'--logdir={logdir}',
         f'--replay_agents={num_agents}',
-        *trials.memory_arguments(1, 1. - MEMORY_SHARE_OF_RUNS),
+        *trials.memory_arguments(1, 1. - trials.MEMORY_SHARE_BESIDE_REPLAY),
         *(f'--{name}={getattr(config, name)}' for name in _SETTINGS)]
     self._run = run_processes.ManagedRun(
         'the replay job', logdir, 0, lambda: command, lambda: False,

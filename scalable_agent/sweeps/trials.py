@@ -1,4 +1,4 @@
-"""Makes runs of a sweep's trials, and chooses among them."""
+"""Chooses among the trials of a sweep, and makes their runs."""
 
 import json
 import os
@@ -16,8 +16,12 @@ from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import progress
 from scalable_agent.sweeps import run_processes
 from scalable_agent.training import logdir as logdir_lib
+from scalable_agent.training import run_config
 
 EXPERIMENT = 'scalable_agent.experiment'
+# Of the free memory, what runs that share a replay job have together. The job
+# has the rest.
+MEMORY_SHARE_BESIDE_REPLAY = .5
 _SEED_STEP = 1000
 
 
@@ -137,7 +141,73 @@ def make_run(trial, config, arguments, ends_with_parent=False):
       lambda: is_done(config), ends_with_parent)
 
 
-def choose_best(trials, logdir, count):
+def make_runs(trials, logdir, given, arguments, parallel, replay_host=''):
+  """Makes the runs of trials.
+
+  Args:
+    trials: A list of `grid.Trial`s.
+    logdir: The directory of the sweep.
+    given: A dict of name to value, the settings that the user gave for all
+      runs.
+    arguments: These as flags, without --logdir; a list of strings.
+    parallel: Runs at a time.
+    replay_host: 'host:port' of the replay job that all runs share, '' without
+      one.
+
+  Returns:
+    A pair of lists: the `ManagedRun`s, and their `config.Config`s.
+
+  Raises:
+    ConfigError: As `make_run`, or as `run_config.resolve_trial`.
+  """
+  # Of two flags of one name the last wins: that of the trial, as for --seed.
+  arguments = [
+      *memory_arguments(min(parallel, len(trials)),
+                        MEMORY_SHARE_BESIDE_REPLAY if replay_host else 1.),
+      *arguments]
+  changes = {}
+  if replay_host:
+    changes['replay_host'] = replay_host
+    arguments.append(f'--replay_host={replay_host}')
+  runs, configs = [], []
+  for trial in trials:
+    own = dict(changes, logdir=os.path.join(logdir, trial.name))
+    if given.get('video_dir'):
+      # A film is named after its level, which runs may have in common.
+      own['video_dir'] = os.path.join(given['video_dir'], trial.name)
+    config = run_config.resolve_trial(
+        {**given, **grid.settings_of(trial), **own})
+    configs.append(config)
+    runs.append(make_run(
+        # Without the replay job they could not go on.
+        trial, config, arguments, ends_with_parent=bool(replay_host)))
+  return runs, configs
+
+
+def choose(trials, logdir, best, names):
+  """Returns those trials that the user has chosen among all of a sweep.
+
+  Args:
+    trials: A list of `grid.Trial`s.
+    logdir: The directory of the sweep.
+    best: How many of the best samples of each variant, 0 for all.
+    names: A list of names of trials, empty for all.
+
+  Raises:
+    ConfigError: There is no such trial, or too few runs have a final return,
+      or one of these cannot be read.
+  """
+  if best:
+    trials = _choose_best(trials, logdir, best)
+  known = {trial.name for trial in trials}
+  for name in names:
+    if name not in known:
+      raise config_lib.ConfigError(
+          f'--only={name} is no run of this sweep, such as {min(known)} is.')
+  return [trial for trial in trials if not names or trial.name in names]
+
+
+def _choose_best(trials, logdir, count):
   """Returns the trials of each variant's samples that are best so far.
 
   Args:

@@ -7,7 +7,7 @@ import os
 from scalable_agent import config as config_lib
 from scalable_agent.files import whole_file
 from scalable_agent.process import errors
-from scalable_agent.sweeps import evolution
+from scalable_agent.populations import evolution
 from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import samples as samples_lib
 

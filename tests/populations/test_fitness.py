@@ -6,7 +6,7 @@ from scalable_agent import atari57
 from scalable_agent import dmlab30
 from scalable_agent.config import ConfigError
 from scalable_agent.files.log_lines import EpisodeLine
-from scalable_agent.sweeps import fitness
+from scalable_agent.populations import fitness
 
 
 def _episodes(*returns):

@@ -13,7 +13,7 @@ _WORSE = {seeds.derive(1, seeds.TRAINING, frames) for frames in range(1000)}
 
 
 class Rigged(gymnasium.Env):
-  """Episodes of 5 steps, each rewarded with 1 in a run of seed 1, else with 2."""
+  """Episodes of 5 steps, each rewarded with 1 in a run of seed 1, or with 2."""
 
   observation_space = gymnasium.spaces.Box(0., 1., (3,), np.float32)
   action_space = gymnasium.spaces.Discrete(2)

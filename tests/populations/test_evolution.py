@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from scalable_agent.config import ConfigError
-from scalable_agent.sweeps import evolution
+from scalable_agent.populations import evolution
 
 _PARAMETERS = dict(entropy_cost=1e-3, learning_rate=1e-4, epsilon=1e-5)
 

@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from scalable_agent.checkpoints import checkpoint_files
+from scalable_agent.populations import evolution
+from scalable_agent.populations import lineage
+from scalable_agent.populations import members as members_lib
 from scalable_agent.process import signals
-from scalable_agent.studies import lineage
-from scalable_agent.sweeps import evolution
-from scalable_agent.sweeps import members as members_lib
 from scalable_agent.sweeps import run_processes
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -316,7 +316,7 @@ def test_one_that_does_not_leave_keeps_no_other_from_it(tmp_path, monkeypatch):
 
 _CONTROLLER = '''
 import sys
-from tests.sweeps import test_members
+from tests.populations import test_members
 test_members._run(test_members._make(
     sys.argv[1], (1., 20., 40.), total=600, secs_per_episode=.01))
 '''

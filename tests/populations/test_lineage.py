@@ -8,8 +8,8 @@ from PIL import Image
 import pytest
 
 from scalable_agent import dmlab30
-from scalable_agent.studies import lineage
-from scalable_agent.sweeps import evolution
+from scalable_agent.populations import evolution
+from scalable_agent.populations import lineage
 from tests.studies import trial_runs
 
 

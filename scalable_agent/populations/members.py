@@ -14,7 +14,7 @@ import time
 
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.files import log_file
-from scalable_agent.sweeps import evolution
+from scalable_agent.populations import evolution
 from scalable_agent.sweeps import progress
 from scalable_agent.sweeps import run_processes
 

@@ -24,7 +24,7 @@ def ancestry(records, member, frames):
   """Returns where the weights of a member have come from.
 
   Args:
-    records: A list of `sweeps.evolution.Record`s of all members, oldest first.
+    records: A list of `evolution.Record`s of all members, oldest first.
     member: The member's index.
     frames: Environment frames that it has saved.
 
@@ -166,7 +166,7 @@ def draw(records, logdirs):
   final return, are blue, each for as long as they do.
 
   Args:
-    records: A list of `sweeps.evolution.Record`s, oldest first.
+    records: A list of `evolution.Record`s, oldest first.
     logdirs: A list of the members' log directories.
 
   Returns:

@@ -1,0 +1,2 @@
+"""Population based training: runs that copy each other, and what they evolve.
+"""
