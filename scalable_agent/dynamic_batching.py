@@ -113,16 +113,15 @@ class _Request:
 class _Batcher:
   """Queue of requests; the caller whose request is at its head leads."""
 
-  def __init__(self, function, minimum, maximum, timeout, num_concurrent):
+  def __init__(self, function, minimum, maximum, timeout):
     self._function = function
     self._minimum = minimum
     self._maximum = maximum
     self._timeout = timeout
-    self._num_concurrent = num_concurrent
     self._lock = threading.Lock()  # Guards everything below.
     self._waiting = collections.deque()
     self._waiting_entries = 0
-    self._leaders = set()  # Requests whose caller is evaluating a batch.
+    self._leader = None  # The request whose caller is evaluating a batch.
     self._closed = False
     self._batch_sizes = collections.Counter()
 
@@ -170,17 +169,15 @@ class _Batcher:
         return False
       self._waiting.append(request)
       self._waiting_entries += request.size
-      # Only the head watches the clock and the free slots, so an arrival
-      # matters to it only by completing the minimum.
-      if (self._waiting_entries >= self._minimum and
-          len(self._leaders) < self._num_concurrent):
+      # Only the head watches the clock, so an arrival matters to it only by
+      # completing the minimum.
+      if self._waiting_entries >= self._minimum and self._leader is None:
         self._notify_head()
     while True:
       timeout = float('inf')
       with self._lock:
         if (not request.done and self._waiting and
-            self._waiting[0] is request and
-            len(self._leaders) < self._num_concurrent):
+            self._waiting[0] is request and self._leader is None):
           timeout = request.deadline - time.monotonic()
           if self._waiting_entries >= self._minimum or timeout <= 0:
             self._take_batch(request)
@@ -197,7 +194,7 @@ class _Batcher:
     """Moves the next batch, which begins with `leader`, out of the queue."""
     leader.batch = [self._waiting.popleft()]
     self._waiting_entries -= leader.size
-    self._leaders.add(leader)
+    self._leader = leader
     size = leader.size
     while self._waiting and size + self._waiting[0].size <= self._maximum:
       request = self._waiting.popleft()
@@ -210,8 +207,6 @@ class _Batcher:
       size += request.size
       leader.batch.append(request)
     self._batch_sizes[size] += 1
-    if len(self._leaders) < self._num_concurrent:
-      self._notify_head()
 
   def _lead(self, leader):
     """Evaluates the batch of `leader`; hands out the outputs or the error."""
@@ -243,7 +238,8 @@ class _Batcher:
   def _finish_batch(self, leader, outputs=None, error_fn=lambda: None):
     # The next leader first: it has a batch to start, the others are finished.
     with self._lock:
-      self._leaders.discard(leader)
+      if self._leader is leader:
+        self._leader = None
       self._notify_head()
     for request in leader.batch:
       request.finish(outputs, error_fn())
@@ -274,7 +270,7 @@ def batch_fn(f):
 
 
 def batch_fn_with_options(minimum_batch_size=1, maximum_batch_size=1024,
-                          timeout_ms=100, num_concurrent=1):
+                          timeout_ms=100):
   """Decorator: concurrent calls of the function are evaluated as one batch.
 
       @batch_fn_with_options(minimum_batch_size=8, timeout_ms=10)
@@ -294,9 +290,10 @@ def batch_fn_with_options(minimum_batch_size=1, maximum_batch_size=1024,
   a call that has a batch to itself reaches `f` with its own arrays, so that an
   `f` that returns its input gives the caller the array it passed in.
 
-  `f` runs in the thread of one of the callers, up to `num_concurrent` calls at
-  once; thread-local state such as a device scope belongs inside `f`. `f` must
-  not call the decorated function.
+  `f` runs in the thread of one of the callers, one call at a time. While it
+  does, calls accumulate, which is what makes batches grow under load.
+  Thread-local state such as a device scope belongs inside `f`. `f` must not
+  call the decorated function.
 
   The decorated function has these attributes:
     close(): ends the service. Calls not yet begun, and all later ones, raise
@@ -327,8 +324,6 @@ def batch_fn_with_options(minimum_batch_size=1, maximum_batch_size=1024,
     timeout_ms: Milliseconds after the arrival of the first waiting call at
       which a batch begins even if it is smaller than `minimum_batch_size`. None
       means never; 0 means at once.
-    num_concurrent: Most batches evaluated at once, an int >= 1. While that many
-      are, calls accumulate, which is what makes batches grow under load.
 
   Returns:
     The decorator.
@@ -342,14 +337,10 @@ def batch_fn_with_options(minimum_batch_size=1, maximum_batch_size=1024,
                      f'maximum_batch_size={maximum_batch_size}.')
   if timeout_ms is not None and not timeout_ms >= 0:
     raise ValueError(f'timeout_ms must not be negative, was {timeout_ms}.')
-  if num_concurrent < 1:
-    raise ValueError('num_concurrent must be at least 1, was '
-                     f'{num_concurrent}.')
   timeout = float('inf') if timeout_ms is None else timeout_ms / 1000
 
   def decorator(f):
-    batcher = _Batcher(f, minimum_batch_size, maximum_batch_size, timeout,
-                       num_concurrent)
+    batcher = _Batcher(f, minimum_batch_size, maximum_batch_size, timeout)
 
     @functools.wraps(f)
     def wrapper(*args):

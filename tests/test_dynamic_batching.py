@@ -394,7 +394,6 @@ def test_request_above_the_maximum_is_refused():
     (dict(minimum_batch_size=0), ('0',)),
     (dict(timeout_ms=-7), ('-7',)),
     (dict(timeout_ms=float('nan')), ('nan',)),
-    (dict(num_concurrent=0), ('0',)),
 ])
 def test_options_out_of_range(options, numbers):
   with pytest.raises(ValueError) as info:
@@ -403,32 +402,12 @@ def test_options_out_of_range(options, numbers):
     assert number in str(info.value)
 
 
-# -- Concurrent batches -------------------------------------------------------
-
-
-@pytest.mark.parametrize('order', [(0, 1), (1, 0)])
-def test_out_of_order_execution(order):
-  gate = Gate(closed=2)
-  wrapped = dynamic_batching.batch_fn_with_options(
-      maximum_batch_size=1, timeout_ms=None, num_concurrent=2)(gate)
-  futures = []
-  for i in range(2):
-    futures.append(spawn(wrapped, ints(i + 1)))
-    gate.wait_entered(i)
-  for i in order:
-    assert not futures[i].done()
-    gate.open(i)
-    np.testing.assert_array_equal(get(futures[i]), [(i + 1) * 10])
-
-
-@pytest.mark.parametrize('num_concurrent', [1, 2, 3])
-def test_no_more_than_num_concurrent_batches_at_once(num_concurrent):
+def test_one_batch_at_a_time():
   lock = threading.Lock()
   running = [0]
   most = [0]
 
-  @dynamic_batching.batch_fn_with_options(
-      maximum_batch_size=2, num_concurrent=num_concurrent)
+  @dynamic_batching.batch_fn_with_options(maximum_batch_size=2)
   def f(x):
     with lock:
       running[0] += 1
@@ -440,43 +419,7 @@ def test_no_more_than_num_concurrent_batches_at_once(num_concurrent):
 
   for future in [spawn(f, ints(i)) for i in range(60)]:
     get(future)
-  assert most[0] == num_concurrent
-
-
-def test_a_free_slot_is_used_by_leftovers_at_once():
-  gate = Gate(closed=3)
-  wrapped = dynamic_batching.batch_fn_with_options(
-      minimum_batch_size=2, maximum_batch_size=2, timeout_ms=None,
-      num_concurrent=2)(gate)
-  futures = []
-  for i in range(2):
-    futures.append(spawn(wrapped, ints(i, i)))
-    gate.wait_entered(i)
-  futures += [spawn_queued(wrapped, ints(i)) for i in (2, 3)]
-  assert wrapped.waiting_entries() == 2
-  gate.open(1)
-  gate.wait_entered(2)  # While batch 0 still runs.
-  assert not futures[0].done()
-  gate.open(0)
-  gate.open(2)
-  for i, future in enumerate(futures):
-    np.testing.assert_array_equal(get(future), [i * 10] * (2 if i < 2 else 1))
-
-
-def test_a_leader_passes_free_slots_on():
-  gate = Gate(closed=2)
-  wrapped = dynamic_batching.batch_fn_with_options(
-      minimum_batch_size=2, maximum_batch_size=2, timeout_ms=None,
-      num_concurrent=2)(gate)
-  # The second call completes the minimum, but does not fit beside the first.
-  futures = [spawn_queued(wrapped, ints(1)), spawn(wrapped, ints(2, 3))]
-  gate.wait_entered(0)
-  gate.wait_entered(1)
-  assert gate.sizes() == [1, 2]
-  gate.open(0)
-  gate.open(1)
-  np.testing.assert_array_equal(get(futures[0]), [10])
-  np.testing.assert_array_equal(get(futures[1]), [20, 30])
+  assert most[0] == 1
 
 
 # -- Errors -------------------------------------------------------------------
@@ -716,16 +659,14 @@ def test_batch_sizes_are_taken_and_reset():
 @hypothesis.settings(max_examples=60, database=None)
 @hypothesis.given(
     data=st.data(), maximum=st.integers(1, 12),
-    num_concurrent=st.integers(1, 3), timeout_ms=st.sampled_from([0, 1, 3]))
-def test_every_call_gets_its_own_answer(data, maximum, num_concurrent,
-                                        timeout_ms):
+    timeout_ms=st.sampled_from([0, 1, 3]))
+def test_every_call_gets_its_own_answer(data, maximum, timeout_ms):
   minimum = data.draw(st.integers(1, maximum))
   sizes = data.draw(st.lists(st.integers(1, maximum), min_size=1, max_size=24))
   num_threads = data.draw(st.integers(1, 8))
   batches = []
 
-  @dynamic_batching.batch_fn_with_options(
-      minimum, maximum, timeout_ms, num_concurrent=num_concurrent)
+  @dynamic_batching.batch_fn_with_options(minimum, maximum, timeout_ms)
   def f(x, y):
     batches.append(x[:, 0].copy())
     return {'a': (x * 3, y - 1)}
@@ -771,8 +712,7 @@ def test_queue_is_cut_greedily(data, maximum):
   assert gate.sizes() == expected
 
 
-@pytest.mark.parametrize('num_concurrent', [1, 2])
-def test_closing_while_threads_race(num_concurrent):
+def test_closing_while_threads_race():
   interval = sys.getswitchinterval()
   sys.setswitchinterval(1e-5)
   answered = 0
@@ -784,8 +724,7 @@ def test_closing_while_threads_race(num_concurrent):
       sleep = rng.choice([0, 0.0002])
 
       @dynamic_batching.batch_fn_with_options(
-          minimum, 6, rng.choice([None, 0, 1, 5]),
-          num_concurrent=num_concurrent)
+          minimum, 6, rng.choice([None, 0, 1, 5]))
       def f(x):
         if sleep:  # pylint: disable=cell-var-from-loop
           time.sleep(sleep)  # pylint: disable=cell-var-from-loop

@@ -371,32 +371,6 @@ def test_return_is_that_of_all_lives(make_pool):
   assert step_output.info.episode_return[0] == step_output.reward[0]
 
 
-def test_lives_can_be_ignored(make_pool):
-  """Then only games end; all else is as with lives."""
-  with_lives = make_pool('breakout', 2, 61)
-  without = make_pool('breakout', 2, 61, life_loss_ends_episode=False)
-  rng = np.random.RandomState(0)
-  num_done, num_games = 0, 0
-  for step in range(300):
-    output, expected = without.recv(), with_lives.recv()
-    np.testing.assert_array_equal(
-        output.step_output.done, output.is_last | (step == 0))
-    np.testing.assert_array_equal(output.is_last, expected.is_last)
-    np.testing.assert_array_equal(
-        output.step_output.reward, expected.step_output.reward)
-    np.testing.assert_array_equal(
-        output.step_output.info, expected.step_output.info)
-    np.testing.assert_array_equal(
-        output.step_output.observation, expected.step_output.observation)
-    num_done += expected.step_output.done.sum()
-    num_games += output.is_last.sum()
-    actions = rng.randint(4, size=2)
-    without.send(output.ids, actions)
-    with_lives.send(expected.ids, actions)
-  assert num_games >= 2
-  assert num_done >= 2 + 5 * num_games
-
-
 @pytest.mark.parametrize('game, size', [
     ('pong', 6), ('breakout', 4), ('space_invaders', 6), ('seaquest', 18)])
 def test_action_set(make_pool, game, size):

@@ -78,9 +78,8 @@ class AtariPool(environments.Pool):
 
   def __init__(self, level_name, num_environments, seed, batch_size=0,
                num_threads=0, num_action_repeats=4, width=84, height=84,
-               full_action_set=False, life_loss_ends_episode=True,
-               max_frames_per_game=MAX_FRAMES_PER_GAME, colour=False,
-               frame_stack=STACK):
+               full_action_set=False, max_frames_per_game=MAX_FRAMES_PER_GAME,
+               colour=False, frame_stack=STACK):
     """Starts the environments.
 
     Args:
@@ -94,7 +93,6 @@ class AtariPool(environments.Pool):
       width: Of the frame, in pixels.
       height: Of the frame, in pixels.
       full_action_set: Whether to use all 18 actions instead of the game's own.
-      life_loss_ends_episode: Whether the loss of a life sets `done`.
       max_frames_per_game: Environment frames after which a game is cut.
       colour: Whether observations are instead what a person sees, single RGB
         frames, uint8 [height, width, 3].
@@ -124,7 +122,7 @@ class AtariPool(environments.Pool):
         noop_max=MAX_NOOPS + 1,  # ALE draws from 0 to noop_max - 1.
         # `episodic_life` would restart the game at every life.
         episodic_life=False,
-        life_loss_info=life_loss_ends_episode,
+        life_loss_info=True,
         reward_clipping=False,
         use_fire_reset=False)
     self.num_environments = num_environments
