@@ -55,8 +55,8 @@ def make_pool(level_name, num_environments, seed, num_action_repeats=1,
 def make_environment(level_name, seed, num_action_repeats=1, shows=False):
   """Makes one environment, see `GymEnvironment`; raises as `make_pool` does."""
   if num_action_repeats < 1:
-    raise PoolError('{}: num_action_repeats {} is less than 1'.format(
-        level_name, num_action_repeats))
+    raise PoolError(f'{level_name}: num_action_repeats {num_action_repeats} is '
+                    'less than 1')
   kwargs = {}
   if gym_ids.is_ale(level_name):
     # The emulator repeats actions itself, faster.
@@ -184,13 +184,14 @@ class ShownEnvironment(GymEnvironment):
     self._renders = _renders(environment)
     if not self._renders and not shown_pool.is_image(self.observation_spec[0]):
       raise PoolError(
-          '{} cannot be shown: it has no render mode rgb_array, and its '
-          'observations are no images'.format(level_name))
+          f'{level_name} cannot be shown: it has no render mode rgb_array, and '
+          'its observations are no images')
     try:
       _, screen = self.initial()
     except Exception as error:  # Of a library for graphics, whichever it is.
-      raise PoolError('{} cannot be shown: {}: {}'.format(
-          level_name, type(error).__name__, gym_ids.one_line(error))) from error
+      raise PoolError(
+          f'{level_name} cannot be shown: {type(error).__name__}: '
+          f'{gym_ids.one_line(error)}') from error
     self.observation_spec += (ArraySpec(screen.shape, screen.dtype),)
 
   def _convert(self, observation):
@@ -244,7 +245,7 @@ def check_actions(level_name, space):
   import gymnasium
   if not isinstance(space, gymnasium.spaces.Discrete):
     raise PoolError(
-        '{}: action space {} is not Discrete'.format(level_name, space))
+        f'{level_name}: action space {space} is not Discrete')
   return int(space.n), int(space.start)
 
 
@@ -253,19 +254,19 @@ def _observation_spec(level_name, space):
   import gymnasium
   if not isinstance(space, gymnasium.spaces.Box):
     raise PoolError(
-        '{}: observation space {} is not a Box'.format(level_name, space))
+        f'{level_name}: observation space {space} is not a Box')
   shape, dtype = tuple(space.shape), np.dtype(space.dtype)
   if len(shape) not in (1, 2, 3):
     raise PoolError(
-        '{}: observation space {} is neither a vector nor an image'.format(
-            level_name, space))
+        f'{level_name}: observation space {space} is neither a vector nor an '
+        'image')
   if not np.prod(shape):
     raise PoolError(
-        '{}: observation space {} is empty'.format(level_name, space))
+        f'{level_name}: observation space {space} is empty')
   if dtype not in (np.uint8, bool) and dtype.kind != 'f':
     raise PoolError(
-        '{}: observation space {} is neither uint8, bool nor float'.format(
-            level_name, space))
+        f'{level_name}: observation space {space} is neither uint8, bool nor '
+        'float')
   if len(shape) == 2:
     shape += (1,)
   is_float = dtype.kind == 'f'

@@ -64,25 +64,24 @@ def make(level_name, **kwargs):
     PoolError: It is unknown, or needs a missing package.
   """
   if not level_name.startswith(PREFIX):
-    raise PoolError('{}: level names of Gymnasium start with {}'.format(
-        level_name, PREFIX))
+    raise PoolError(
+        f'{level_name}: level names of Gymnasium start with {PREFIX}')
   try:
     import gymnasium
   except ImportError as error:
-    raise PoolError('{}: Gymnasium cannot be imported: {}'.format(
-        level_name, error)) from error
+    raise PoolError(
+        f'{level_name}: Gymnasium cannot be imported: {error}') from error
   environment_id = level_name[len(PREFIX):]
   _register(level_name, gymnasium.registry)
   try:
     # The checker would only warn, at a cost in every step.
     return gymnasium.make(environment_id, disable_env_checker=True, **kwargs)
   except gymnasium.error.UnregisteredEnv as error:
-    raise PoolError('{}: {}{}'.format(
-        level_name, one_line(error),
-        _suggestion(environment_id, gymnasium.registry))) from error
-  except (gymnasium.error.Error, ImportError) as error:
+    suggestion = _suggestion(environment_id, gymnasium.registry)
     raise PoolError(
-        '{}: {}'.format(level_name, one_line(error))) from error
+        f'{level_name}: {one_line(error)}{suggestion}') from error
+  except (gymnasium.error.Error, ImportError) as error:
+    raise PoolError(f'{level_name}: {one_line(error)}') from error
 
 
 def one_line(error):
@@ -105,10 +104,10 @@ def _register(level_name, registry):
   try:
     module = importlib.import_module(package.module)
   except ImportError as error:
-    raise PoolError('{}: it needs the package {}, which cannot be imported '
-                    '({}). Install it with: pip install {}'.format(
-                        level_name, package.name, one_line(error),
-                        package.name)) from error
+    raise PoolError(
+        f'{level_name}: it needs the package {package.name}, which cannot be '
+        f'imported ({one_line(error)}). Install it with: pip install '
+        f'{package.name}') from error
   known = {spec.namespace for spec in registry.values()}
   if package.register and namespace not in known:
     getattr(module, package.register)()
@@ -120,4 +119,4 @@ def _suggestion(environment_id, registry):
       environment_id.split(':')[-1], list(registry))
   if not similar:
     return ''
-  return ' (similar: {})'.format(', '.join(PREFIX + name for name in similar))
+  return f' (similar: {", ".join(PREFIX + name for name in similar)})'

@@ -20,24 +20,24 @@ def check(ids, actions, awaiting, num_actions):
   """
   ids, actions = np.asarray(ids), np.asarray(actions)
   if ids.ndim != 1 or ids.shape != actions.shape:
-    raise ValueError('ids of shape {} and actions of shape {}'.format(
-        ids.shape, actions.shape))
+    raise ValueError(
+        f'ids of shape {ids.shape} and actions of shape {actions.shape}')
   if not ids.size:
     return [], []
   if ids.dtype.kind not in 'iu' or actions.dtype.kind not in 'iu':
-    raise ValueError('ids of {} and actions of {} are not integers'.format(
-        ids.dtype, actions.dtype))
+    raise ValueError(f'ids of {ids.dtype} and actions of {actions.dtype} are '
+                     'not integers')
   # Of few numbers, lists are faster.
   ids, actions = ids.tolist(), actions.tolist()
   if min(ids) < 0 or max(ids) >= len(awaiting):
-    raise ValueError('ids {} are not all between 0 and {}'.format(
-        ids, len(awaiting) - 1))
+    raise ValueError(
+        f'ids {ids} are not all between 0 and {len(awaiting) - 1}')
   if min(actions) < 0 or max(actions) >= num_actions:
-    raise ValueError('actions {} are not all between 0 and {}'.format(
-        actions, num_actions - 1))
+    raise ValueError(
+        f'actions {actions} are not all between 0 and {num_actions - 1}')
   others = [i for i in ids if not awaiting[i]]
   if others:
-    raise ValueError('environments {} do not await an action'.format(others))
+    raise ValueError(f'environments {others} do not await an action')
   if len(set(ids)) < len(ids):
-    raise ValueError('ids {} are not distinct'.format(ids))
+    raise ValueError(f'ids {ids} are not distinct')
   return ids, actions

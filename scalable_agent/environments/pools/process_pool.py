@@ -74,8 +74,8 @@ class ProcessPool(Pool):
     self._maximum = maximum_batch_size or self.num_environments
     if not 1 <= self._minimum <= min(self._maximum, self.num_environments):
       raise ValueError(
-          'minimum_batch_size {} is not between 1 and {}'.format(
-              self._minimum, min(self._maximum, self.num_environments)))
+          f'minimum_batch_size {self._minimum} is not between 1 and '
+          f'{min(self._maximum, self.num_environments)}')
     self.level_names = [
         kwargs.get('level_name', factory) for kwargs in kwargs_per_environment]
     self._factory = factory
@@ -164,8 +164,8 @@ class ProcessPool(Pool):
     if num_processes is None:
       return min(self.num_environments, len(os.sched_getaffinity(0)))
     if not 1 <= num_processes <= self.num_environments:
-      raise ValueError('num_processes {} is not between 1 and {}'.format(
-          num_processes, self.num_environments))
+      raise ValueError(f'num_processes {num_processes} is not between 1 and '
+                       f'{self.num_environments}')
     return num_processes
 
   def _make_bookkeeping(self):
@@ -257,10 +257,9 @@ class ProcessPool(Pool):
     for i, (_, other_num_actions, other_specs) in enumerate(info):
       if (other_num_actions, other_specs) != (self.num_actions, specs):
         raise PoolError(
-            '{} has {} actions and observations {}, '
-            'but {} has {} and {}'.format(
-                self._describe([i]), other_num_actions, other_specs,
-                self._describe([0]), self.num_actions, specs))
+            f'{self._describe([i])} has {other_num_actions} actions and '
+            f'observations {other_specs}, but {self._describe([0])} has '
+            f'{self.num_actions} and {specs}')
 
   def _names(self, ids):
     names = list(dict.fromkeys(self.level_names[i] for i in ids))
@@ -269,8 +268,8 @@ class ProcessPool(Pool):
   def _describe(self, ids):
     names = self._names(ids)
     if len(ids) == 1:
-      return 'environment {} ({})'.format(ids[0], names)
-    return 'environments {} to {} ({})'.format(ids[0], ids[-1], names)
+      return f'environment {ids[0]} ({names})'
+    return f'environments {ids[0]} to {ids[-1]} ({names})'
 
   def _check_usable(self):
     if self._closed:
@@ -318,8 +317,8 @@ class ProcessPool(Pool):
     if num_bytes is None:
       return False
     if not num_bytes:
-      self._lose(worker, '{}: the worker process {}'.format(
-          self._describe(worker.ids), worker.describe_end()))
+      self._lose(worker, f'{self._describe(worker.ids)}: the worker process '
+                 f'{worker.describe_end()}')
       return False
     kind, content = self._buffer[:1], self._buffer[1:num_bytes]
     if kind == worker_messages.READY:
@@ -335,7 +334,7 @@ class ProcessPool(Pool):
       environment_id, text, is_complete, is_final = json.loads(content)
       ids = worker.ids if environment_id is None else [environment_id]
       if not is_complete:
-        text = '{}: {}'.format(self._describe(ids), text)
+        text = f'{self._describe(ids)}: {text}'
       if is_final:
         self._fail(text)
       self._lose(worker, text)

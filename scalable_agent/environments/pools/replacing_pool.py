@@ -178,8 +178,8 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     while times and times[0] < now - self._loss_window:
       times.popleft()
     if len(times) >= self._maximum_losses:
-      self._fail('{} losses within {:g} s, the last: {}'.format(
-          len(times) + 1, now - times[0], text))
+      self._fail(f'{len(times) + 1} losses within {now - times[0]:g} s, the '
+                 f'last: {text}')
     times.append(now)
     logging.warning('%s. Starting it anew.', text)
     self.num_replaced += 1

@@ -49,8 +49,8 @@ def _error_text(error):
   text = ' '.join(''.join(lines).split())[:_MAXIMUM_TEXT_LENGTH]
   frames = traceback.extract_tb(error.__traceback__)
   if frames:
-    text += ' ({}, line {}, in {})'.format(
-        frames[-1].filename, frames[-1].lineno, frames[-1].name)
+    last = frames[-1]
+    text += f' ({last.filename}, line {last.lineno}, in {last.name})'
   return text
 
 

@@ -132,9 +132,9 @@ class WorkerProcess:
     if end is None:
       return 'closed its control channel'
     if end.si_code == os.CLD_EXITED:
-      text = 'exited with status {}'.format(end.si_status)
+      text = f'exited with status {end.si_status}'
     else:
-      text = 'was killed by {}'.format(_signal_name(end.si_status))
+      text = f'was killed by {_signal_name(end.si_status)}'
     return text + self.last_words()
 
   def last_words(self):
@@ -246,4 +246,4 @@ def _signal_name(number):
   try:
     return signal.Signals(number).name
   except ValueError:
-    return 'signal {}'.format(number)
+    return f'signal {number}'
