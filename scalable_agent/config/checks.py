@@ -141,7 +141,7 @@ def _check_replay(config):
       config.off_policy_correction, config.q_estimate) == ('vtrace', 'target'),
            'trust_region_threshold', 'the trust region is that of V-trace, '
            'leave --off_policy_correction and --q_estimate')
-  # The relevance is of the weights as they are truncated.
+  # The trust region's relevance is computed from truncated weights.
   _require(config, not config.trust_region_threshold or
            config.clip_rho_threshold > 0,
            'trust_region_threshold', 'with --clip_rho_threshold=0 nothing is '
@@ -153,7 +153,7 @@ def _check_shared_replay(config):
     return
   _require(config, config.num_learners == 1, 'replay_host',
            'several learners of one agent have a buffer each')
-  # Of a replay job, no share of any batch.
+  # A replay job trains on nothing, so it need not draw.
   _require(config, config.num_replayed_unrolls or not config.is_learner,
            'replay_host', 'without --replay_proportion nothing would be drawn '
            'from there')
@@ -218,10 +218,10 @@ def _check_inference(config):
   minimum = config.inference_minimum_batch_size
   if config.task < 0:
     layout = suites.choose_layout(config, config.num_actors)
-    # As many wait for the policy when all pools do.
+    # When all pools wait for the policy, so many environments do.
     sure = layout.num_pools * layout.minimum_batch_size
     if minimum > sure:
-      # Of pools of one environment all would wait.
+      # With one environment in each pool, all would wait.
       more = ', or raise --num_pools' if (
           minimum <= config.num_actors and not config.pool_batch_size) else ''
       raise settings.refusal(
@@ -231,7 +231,7 @@ def _check_inference(config):
           f'out at a time are {layout.minimum_batch_size}. Set it to {sure} or '
           f'less{more}')
   elif config.inference == 'learner':
-    # How many actor jobs will come, and with how many environments, is theirs.
+    # The learner does not know how many actor jobs and environments will come.
     _require(config, config.inference_maximum_batch_size >= minimum,
              'inference_maximum_batch_size', 'it has to be no less than '
              f'--inference_minimum_batch_size={minimum}')

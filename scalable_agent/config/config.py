@@ -31,7 +31,7 @@ class Config(machine.MachineSettings, jobs.JobSettings,
   def frames_per_step(self):
     """Environment frames that an update trains on for the first time.
 
-    With Reactor, those that are acted for it.
+    With Reactor, those that are acted for each update.
     """
     if self.agent == 'reactor':
       return self.steps_per_update * self.num_action_repeats
@@ -178,9 +178,9 @@ def effective_values(values, scope):
     scope: As in `names`.
 
   Returns:
-    A dict of name to value, for every one of `names(scope)`. It is None for a
-    setting that made no difference: one that it needs is 0, or has another
-    value than it makes a difference with, or it is another agent's.
+    A dict of name to value, for every one of `names(scope)`. A value is None
+    where the setting made no difference: the setting that it needs is 0, one of
+    its `only_with` has another value, or it is another agent's.
   """
   value_of = lambda name: values.get(name, SETTINGS[name].default)
   effective = {}

@@ -6,15 +6,15 @@ from scalable_agent.config import settings
 from scalable_agent.config.settings import derived
 from scalable_agent.config.settings import setting
 
-# What decides whether weights fit is compared wherever weights are.
+# Of settings that decide whether weights fit.
 _WEIGHTS = settings.IDENTITY | settings.LEARNERS
-# What steps mean, wherever these pass.
+# Of settings that decide what steps mean, for jobs that exchange them.
 _STEPS = settings.ACTORS | settings.REPLAY
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EnvironmentSettings:
-  """See the module."""
+  """Settings of the environments."""
 
   level_name: str = setting(
       'explore_goal_locations_small',

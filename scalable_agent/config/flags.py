@@ -1,7 +1,6 @@
 """A flag for every setting, of its name, type and help; what a user gave.
 
-A program whose own flags they are has them in its help by
-`flags.adopt_module_key_flags`.
+A program has them in its help after `flags.adopt_module_key_flags`.
 """
 
 from absl import flags

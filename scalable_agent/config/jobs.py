@@ -8,7 +8,7 @@ from scalable_agent.config.settings import setting
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobSettings:
-  """See the module."""
+  """Settings of a run of several jobs."""
 
   task: int = setting(
       -1, 'Index of this job among those of its job_name; -1 runs all on '

@@ -19,7 +19,7 @@ _OWN_TORSO = re.compile(r'[^:]+:\w+')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LearningSettings:
-  """See the module."""
+  """Settings of the agent and of what it learns from."""
 
   agent: str = setting(
       'impala', 'What is trained: impala, an actor-critic on V-trace; or '
@@ -37,8 +37,9 @@ class LearningSettings:
       choices=('impala', 'a2c_sync_step', 'a2c_sync_trajectory', 'a3c'),
       **_IMPALA)
   # Workers of A3C are a part of the agent: its policy lag follows from their
-  # number. Of those that are jobs the learner does not know it. Reports name an
-  # agent by the first setting that tells it apart, so --architecture is before.
+  # number. The learner does not know the number of workers that are jobs.
+  # Reports name an agent by the first setting that tells it apart, so
+  # --architecture is before.
   num_actors: int = setting(
       4, 'Number of environments. (Atari, gym: 16 per core, but no less than '
       '--batch_size, and no more than 4 times that. atari57: a multiple of 57. '

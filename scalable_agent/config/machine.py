@@ -12,7 +12,7 @@ from scalable_agent.config.settings import setting
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MachineSettings:
-  """See the module."""
+  """Settings of what a machine does at once."""
 
   xla: str = setting(
       'auto', 'Whether XLA compiles the networks; auto does not.',

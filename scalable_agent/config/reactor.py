@@ -30,7 +30,7 @@ def defaults(suite_name):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReactorSettings:
-  """See the module."""
+  """Settings of Reactor alone."""
 
   target_update_period: int = setting(
       1000, 'Updates after which the target network gets the weights (4.1).',

@@ -43,7 +43,7 @@ def resolve(values):
   resolved = {name: values.get(name, copy.copy(declared.default))
               for name, declared in SETTINGS.items() if not declared.is_derived}
   if resolved['warm_start']:
-    # A run that goes on from elsewhere has to know it again.
+    # The same run may go on in another working directory.
     resolved['warm_start'] = os.path.abspath(resolved['warm_start'])
   for name, declared in SETTINGS.items():
     if name in values and declared.agent not in (None, resolved['agent']):
@@ -118,7 +118,7 @@ def _find_suite(level_name):
 
 
 def _require_returns(suite, values, given):
-  """Refuses a range of returns that nobody has thought of."""
+  """Refuses Atari's range of returns on Gymnasium, unless the user gave it."""
   for name in ('v_min', 'v_max'):
     if suite.name == 'gym' and name not in given:
       raise refusal(

@@ -12,7 +12,7 @@ _MAX_SEED = 2_000_000_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSettings:
-  """See the module."""
+  """Settings of a run as such."""
 
   seed: int = setting(
       1, 'Random seed of weights, actions and levels, from 0 to 2,000,000,000.',

@@ -15,13 +15,13 @@ _NUM_SEEDS = 2**30
 
 
 def derive(seed, use, number=0, task=0):
-  """Returns a seed that has nothing to do with that of another run or use.
+  """Returns a seed that is unrelated to those of other runs and uses.
 
   Args:
     seed: The run's, an int of at least 0.
     use: One of the above.
-    number: Of a part of it, such as the frames that a resumed run has, an int
-      of at least 0.
+    number: Tells parts of a use apart, such as the frames of a resumed run; an
+      int of at least 0.
     task: Index of a job among those that have the same use for it, an int of at
       least 0.
 

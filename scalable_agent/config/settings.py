@@ -75,8 +75,8 @@ class Setting:
   Attributes:
     name: Of the field, and of the flag.
     type: bool, int, float, str or list (of strings).
-    default: What a user gets who does not set it, unless the suite has a
-      default of its own. None of what is derived.
+    default: The value if neither the user nor the suite sets it. None if the
+      setting is derived.
     help: For the user, with the unit.
     scopes: A `Scope`, where it has to be the same.
     check: A `Check`, or None if all values of the type can work.
@@ -85,7 +85,7 @@ class Setting:
       no difference.
     only_with: A dict of names of other settings to their values. With any other
       value, this one makes no difference where its scopes are compared.
-    agent: The agent that alone has it, None if all have.
+    agent: The only agent that has it, None if all have it.
     is_derived: Whether it follows from others, so that there is no flag.
   """
   name: str
@@ -121,9 +121,7 @@ def derived(help_text, scopes, *, needs=None, **default):
   """Declares a setting that follows from others; see `Setting`.
 
   Args:
-    help_text: See `Setting`, as the next ones.
-    scopes: See above.
-    needs: See above.
+    help_text, scopes, needs: As of `Setting`.
     **default: `default`, what runs had before there was the setting; None if
       all have it.
   """
@@ -151,7 +149,7 @@ def describe(cls):
 
   Raises:
     TypeError: A field is not declared by `setting` or `derived`, so that its
-      scopes are unknown, or needs a setting that there is none of.
+      scopes are unknown, or it needs a setting that does not exist.
   """
   settings = {}
   for field in dataclasses.fields(cls):
@@ -214,7 +212,7 @@ def refusal(name, value, expected):
 
 @contextlib.contextmanager
 def writing(name, path):
-  """Says of what cannot be written within a `with` block which flag named it.
+  """Names the flag when the `with` block cannot write.
 
   Args:
     name: The flag's.

@@ -18,7 +18,7 @@ def _is_range(value):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartSettings:
-  """See the module."""
+  """Settings of a single start."""
 
   logdir: str = setting(
       '/tmp/agent',

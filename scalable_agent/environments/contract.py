@@ -1,7 +1,8 @@
 """What environments have to return, checked in the processes that step them.
 
-NumPy puts up with much else: to fill an array it repeats a number, reads text
-as one, and takes None for NaN. The agent would learn from that without a word.
+NumPy accepts much else: to fill an array it repeats a number, reads text as a
+number, and takes None for NaN. The agent would learn from that, and nobody
+would notice.
 """
 
 import reprlib

@@ -34,8 +34,8 @@ class LocalLevelCache:
       cache_dir: A local directory, which is made, or any path that
         `tf.io.gfile` knows, such as gs://bucket/directory. Such a path needs
         TensorFlow, and some seconds per map.
-      compile_timeout_secs: How long to wait for another process that compiles
-        a map, before it is compiled here too.
+      compile_timeout_secs: How long to wait for another process that compiles a
+        map, before this one compiles it too.
     """
     self._cache_dir = os.fspath(cache_dir)
     self._compile_timeout = compile_timeout_secs
@@ -52,8 +52,8 @@ class LocalLevelCache:
       pk3_path: Where the engine wants it.
 
     Returns:
-      Whether the cache had it. If not, others wait until `write` has it, or
-      this process ends or wants another map.
+      Whether the cache had it. If not, other processes that want it wait until
+      this one writes it, ends, or fetches another map.
     """
     self._compiling.close()
     path = self._path(key)
@@ -76,7 +76,7 @@ class LocalLevelCache:
         continue
       except OSError:
         return False  # There are no locks here.
-      # It may have come between the last look and the lock.
+      # The map may have come before the lock was taken.
       if not os.path.exists(path):
         return False
       self._compiling.close()

@@ -48,7 +48,7 @@ def _make_rewards():
 
 # int32 [NUM_SQUARES, NUM_ACTIONS]: the square that a move leads to.
 MOVES = _make_moves()
-# float32 [NUM_SQUARES]: the reward for coming there. One of not 0 ends the
+# float32 [NUM_SQUARES]: the reward for coming there. Any but 0 ends the
 # episode.
 REWARDS = _make_rewards()
 

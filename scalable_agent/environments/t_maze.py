@@ -25,13 +25,12 @@ episode. -0.05 for each action that changes nothing, 0 for a step forward.
 After 50 steps the episode ends without another reward.
 
 The best policy returns 1 in 10 steps. Without memory the best is to walk and to
-turn either way, which returns 0 on average. This is why the other turn costs
-as much as the right one gives: a return of 0 is chance, and any above it is
-memory. Two things keep it so. An agent sees its last action and its last reward
-too, and they must not tell the side: one action alone leads from square to
-square, so whoever comes to a square has gone forward, for a reward of 0. And to
-stay at S whenever the side is the one that would be missed must not pay: 50
-steps there cost 2.5, more than a wrong turn.
+turn either way, which returns 0 on average. For this the wrong turn costs as
+much as the right one gives: a return of 0 is chance, and any above it is
+memory. Two rules keep it so. An agent sees its last action and reward too,
+which must not tell the side: going forward alone leads from square to square,
+always for a reward of 0. And an agent must not gain by staying at S for the
+side that it would miss: 50 steps there cost 2.5, more than a wrong turn.
 """
 
 import gymnasium
@@ -82,7 +81,7 @@ def observe(squares, sides):
 
 
 class TMaze(gymnasium.Env):
-  """The world of this file."""
+  """The T-maze as an environment of Gymnasium."""
 
   observation_space = gymnasium.spaces.Box(
       0., 1., (_NUM_OBSERVATIONS,), np.float32)

@@ -13,9 +13,9 @@ import time
 
 from absl import logging
 
-# What file systems say that have none.
+# Errors of file systems that have no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-# Those who ask `is_held` have the lock for much less.
+# `is_held` takes the lock too, for much less than this.
 _TRIES, _SECONDS_BETWEEN = 4, .02
 
 
@@ -53,12 +53,13 @@ def acquire(path, holder=''):
     try:
       _flock(descriptor, path)
       if is_at(descriptor, path):
-        # The lock holds without a name too, as where the disk is full.
+        # The lock holds even if its holder cannot be written, as on a full
+        # disk.
         with contextlib.suppress(OSError):
           os.ftruncate(descriptor, 0)
           os.pwrite(descriptor, holder.encode(), 0)
         return descriptor
-      # Its holder has just removed it, and another may be there already.
+      # Its holder has just removed the file, and another may be there already.
       os.close(descriptor)
     except BlockingIOError as e:
       found = os.pread(descriptor, 1000, 0).decode(errors='replace').strip()
@@ -91,7 +92,7 @@ def _open(path, flags=0):
   try:
     return os.open(path, os.O_RDWR | flags, 0o666)
   except PermissionError:
-    # Another user's can be locked, though not written.
+    # Another user's file can be locked, though not written.
     return os.open(path, os.O_RDONLY)
 
 

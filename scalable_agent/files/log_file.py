@@ -13,9 +13,9 @@ _TAIL_BYTES = 1 << 16
 class LogFile:
   """A text file of lines that grows at its end.
 
-  It is opened for each `flush` alone, so that a file or directory that is gone
-  is noticed. Nothing is made before the first `flush` after `begin`, or with
-  lines.
+  Each `flush` opens the file anew, so that it notices a file or directory that
+  is gone. The file is made by the first `flush` that follows `begin`, or that
+  has lines to write.
   """
 
   def __init__(self, path, header=''):
@@ -69,8 +69,8 @@ class LogFile:
             os.path.isdir(os.path.dirname(self._path) or '.'))
 
   def _append(self, descriptor):
-    # Somebody may have removed or cut the file. What is there beyond its size
-    # is of a write that failed half-way.
+    # Somebody may have removed or cut the file, so that it is shorter than what
+    # was written. If it is longer, a write has failed half-way.
     self._size = min(self._size, os.fstat(descriptor).st_size)
     os.ftruncate(descriptor, self._size)
     header = '' if self._size else self._header

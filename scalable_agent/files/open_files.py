@@ -41,7 +41,7 @@ class Reserve:
   """
 
   def __init__(self, size):
-    """Takes what can be had of `size` descriptors."""
+    """Takes `size` descriptors, or as many as there are."""
     self._size = size
     self._descriptors = []
     self._take()
@@ -63,7 +63,7 @@ class Reserve:
   def released(self):
     """Gives up the descriptors for the `with` block, and takes them back.
 
-    Those that cannot be had again then are tried for after the next block.
+    It tries again after the next block for those that it cannot have then.
     """
     self._give_up()
     try:

@@ -61,7 +61,7 @@ def sync(path):
 
 
 def check(path):
-  """Raises OSError if `write` could not write now: before what takes long."""
+  """Raises OSError if `write` could not write now. Call before long work."""
   temporary = _temporary_name(path)
   with open(temporary, 'wb'):
     pass

@@ -9,10 +9,10 @@ _HELP = ('help', 'helpshort', 'helpfull', 'helpxml')
 
 
 def run(main):
-  """As absl's `app.run`, with other exit codes.
+  """Runs `main` as absl's `app.run` does, with other exit codes.
 
-  Who asks for help is answered with 0. Ctrl-C, where `main` does not heed it
-  itself, ends with 130 and without a traceback.
+  A request for help exits with 0. Ctrl-C exits with 130 and without a
+  traceback, unless `main` handles it.
   """
   app.define_help_flags()
   for name in _HELP:

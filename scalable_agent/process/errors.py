@@ -6,7 +6,7 @@ class Failure(RuntimeError):
 
 
 def first_line(error):
-  """Returns what an exception says in its first line, or else its type."""
+  """Returns the first line of an exception's message, or else its type."""
   if isinstance(error, OSError) and error.strerror:
     return error.strerror
   return (str(error).strip().splitlines() or [type(error).__name__])[0]

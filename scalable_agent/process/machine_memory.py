@@ -26,7 +26,7 @@ def total_bytes(root='/'):
 
 
 def free_bytes(root='/'):
-  """As `total_bytes`, of each what no process has yet."""
+  """Returns how much of `total_bytes` is free; None likewise."""
   free = [max(limit - _used(root, directory, names), 0)
           for directory, names, limit in _limited_groups(root)]
   return min(_of_machine(root, 'MemAvailable') + free, default=None)

@@ -18,7 +18,7 @@ _PACKAGED = (
     'libcublas.so.12', 'libcufft.so.11', 'libcusparse.so.12',
     'libcusolver.so.11', 'libcudnn.so.9')
 _OF_THE_DRIVER = ('libcuda.so.1', 'libnvidia-ml.so.1')
-# A container may have another than the first.
+# Any number: a container may have another GPU than the first.
 _DEVICES = '/dev/nvidia[0-9]*'
 
 

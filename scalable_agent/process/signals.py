@@ -1,4 +1,4 @@
-"""Turns signals that end a process into something it can look at.
+"""Turns signals that end a process into a `Stop` that it can ask.
 
     with stop_on_signals('saving and stopping') as stop:
       while not stop.is_set():
@@ -42,7 +42,7 @@ class Stop:
     self.listen = lambda: None
     self._is_set = False
     self._interrupts = False
-    # Its `put` may be called wherever a signal is handled.
+    # A signal handler may call its `put`, whatever it interrupts.
     self._wake = queue_lib.SimpleQueue()
 
   def set(self):
@@ -55,7 +55,7 @@ class Stop:
     return self._is_set
 
   def wait(self, timeout=None):
-    """Waits for it, `timeout` seconds or for ever. Returns `is_set()`."""
+    """Waits `timeout` seconds or for ever; returns `is_set()`."""
     if not self._is_set:
       try:
         self._wake.get(
@@ -70,8 +70,8 @@ class Stop:
   def interrupting(self):
     """Has the signal that says stop raise `Interrupted` inside the block.
 
-    For the main thread, where it waits for long and cannot look at `is_set`. If
-    Python loses the exception, see above, the stop is set even so.
+    For the main thread, where it waits for long and cannot look at `is_set`.
+    Python may lose the exception, as the module says; the stop is set even so.
 
     Raises:
       Interrupted: Also if the stop is set already.

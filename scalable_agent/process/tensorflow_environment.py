@@ -1,4 +1,4 @@
-"""What TensorFlow is told before it is loaded, and what it is not to say."""
+"""Sets up TensorFlow before it is loaded, and drops lines that it prints."""
 
 import contextlib
 import os
@@ -19,8 +19,8 @@ _FUSES_BIASES = 'cudnn-fused-convolution-rewriter'
 def prepare():
   """Sets environment variables, except those that the user has set.
 
-  What XLA is told is added to the user's XLA_FLAGS, unless they name passes or
-  a file.
+  Flags of XLA are added to the user's XLA_FLAGS, unless these name passes or a
+  file.
 
   Call before TensorFlow loads. The processes that this one starts inherit them.
   """
@@ -59,10 +59,10 @@ def load():
 
 @contextlib.contextmanager
 def _without_chatter():
-  """Drops what libraries write to stderr before they look at a log level.
+  """Drops lines that libraries write to stderr whatever the log level is.
 
-  A process of its own drops it, since what is not dropped is to be seen even if
-  a library ends this one.
+  Another process filters stderr, so that all other lines are seen even if a
+  library ends this process.
   """
   error = os.dup(2)
   with subprocess.Popen(

@@ -50,7 +50,8 @@ class ThreadPool:
   def call(self, function, *args):
     """Calls a function in a thread; returns an `asyncio.Future` to await.
 
-    Where that is cancelled in time, the function is not called.
+    If the future is cancelled before a thread takes the function, it is not
+    called.
 
     Raises:
       RuntimeError: The pool is closed, or the system has no thread left.
@@ -78,7 +79,7 @@ class ThreadPool:
     task = worker.task
     while task:
       _do(*task)
-      # Or what belongs to it would live on until the next.
+      # Otherwise the finished task stays referenced while the thread idles.
       task = worker.task = None
       task = self._next(worker)
 
@@ -95,7 +96,7 @@ class ThreadPool:
         if worker in self._idle:
           self._idle.remove(worker)
           return self._leave()
-      worker.given.acquire()  # Somebody gave it one after all.
+      worker.given.acquire()  # It was given a task at the last moment.
     with self._lock:
       return worker.task or self._leave()
 

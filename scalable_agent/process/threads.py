@@ -61,7 +61,7 @@ class CheckedThreads:
   def close(self):
     """Closes what the functions were given, and waits for the threads.
 
-    What else they wait for, such as a queue, must be closed before.
+    Whatever else they wait for, such as a queue, must be closed before.
     """
     self._closing = True
     for target in self._targets:

@@ -5,8 +5,8 @@ import functools
 import threading
 import time
 
-# A thread that sleeps for the first has slept for more than the second: then
-# the process stood still.
+# A thread beats after each sleep of the first. If a sleep took longer than the
+# second, the process stood still.
 _BEAT_SECONDS, _LONGEST_BEAT_SECONDS = 1., 10.
 
 
@@ -79,7 +79,7 @@ class Heartbeat:
     self._stood_still = 0.
 
   def beat(self):
-    """To be called every `_BEAT_SECONDS`; what is longer was a standstill."""
+    """Notes a beat, due every `_BEAT_SECONDS`; a long gap was a standstill."""
     with self._lock:
       now = time.monotonic()
       self._stood_still += self._excess(now)
@@ -88,7 +88,7 @@ class Heartbeat:
   def seconds(self):
     """Returns the seconds of all standstills so far."""
     with self._lock:
-      # Whoever asks may be awake before the thread that beats.
+      # After a standstill, the caller may run before the thread that beats.
       return self._stood_still + self._excess(time.monotonic())
 
   def _excess(self, now):

@@ -23,7 +23,7 @@ SUITES = (gym.SUITE, synthetic.SUITE, atari.SUITE, dmlab.SUITE)
 
 # Names that are as similar as this to a known one are taken for a mistake.
 _SIMILARITY = .75
-# Of a pool that has one environment.
+# The layout of one pool with one environment.
 ONE_ENVIRONMENT = PoolLayout(1, 1, 1, 1, 1)
 
 

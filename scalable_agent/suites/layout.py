@@ -40,8 +40,8 @@ def choose(suite, config, num_environments):
   if config.architecture == 'a3c':
     num_pools = num_environments
   elif not num_pools:
-    # With one pool in lockstep this would be `a2c_sync_step`, which is what
-    # --pool_batch_size asks for: half of the environments never fill it.
+    # One pool in lockstep would be `a2c_sync_step`. Two are not possible with
+    # --pool_batch_size, which half of the environments could not fill.
     num_pools = 2 if (config.architecture == 'a2c_sync_trajectory' and is_fixed
                       and num_environments % 2 == 0
                       and not config.pool_batch_size) else 1

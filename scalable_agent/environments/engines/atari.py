@@ -16,8 +16,8 @@ STACK = 4
 SCREEN_WIDTH = 160
 SCREEN_HEIGHT = 210
 
-# Skiing has no fire button, and so only 9 of the 18 actions: no-op and the
-# directions, which are 0 and 2 to 9 of the 18. What fires does nothing there.
+# Skiing has no fire button, and takes only 9 of the 18 actions: no-op and the
+# directions, which are 0 and 2 to 9. The others do nothing there.
 _ACTIONS_WITHOUT_FIRE = np.array([0] * 2 + list(range(1, 9)) + [0] * 8)
 
 
@@ -162,8 +162,8 @@ class AtariPool(environments.Pool):
     first = ~self._started[ids]
     self._started[ids] = True
 
-    # A lost life is reported like a finished game, but only after the latter
-    # does the frame at which the game began change.
+    # ALE reports a lost life like a finished game. The frame at which the game
+    # began changes only after a finished game.
     game_start = info['frame_number'] - info['episode_frame_number']
     is_last = ended & (game_start != self._game_start[ids])
     self._game_start[ids] = game_start

@@ -52,7 +52,7 @@ def _long_name(level_name):
 
 
 def test_twin(level_name):
-  """Returns the level that one is tested on, of short names."""
+  """Returns the short name of the level that a level is tested on."""
   return dmlab30.LEVEL_MAPPING.get(level_name, level_name)
 
 

@@ -80,11 +80,11 @@ def _describe_ale(level_name):
 class GymEnvironment:
   """Gives a Gymnasium environment the interface that `ProcessPool` wants.
 
-  Vectors are float32 (or uint8) [size], images [height, width, channels]. What
-  the environment observes has to have the shape of its space. Where the space
-  is one of floats, it may consist of numbers of any type, also in a list; where
-  it is one of uint8, of whole numbers from 0 to 255; where it is boolean, of
-  0 and 1. Booleans become bytes 0 and 255, of which the agent makes 0 and 1.
+  Vectors are float32 (or uint8) [size], images [height, width, channels]. An
+  observation has to have the shape of its space. In a space of floats it may
+  hold numbers of any type, also in a list; in one of uint8, whole numbers from
+  0 to 255; in a boolean one, 0 and 1. Booleans become bytes 0 and 255, which
+  the agent divides by 255.
 
   Attributes:
     level_name: A string.
@@ -119,7 +119,7 @@ class GymEnvironment:
     return self._reset(seed=self._seed)
 
   def step(self, action):
-    """Repeats an action until the episode ends or it has been often enough.
+    """Repeats an action, until the episode ends at the latest.
 
     Args:
       action: An int in [0, num_actions).

@@ -1,8 +1,8 @@
 """Finds out what the actions of Gymnasium's environments mean.
 
 Only the environment itself can say, and it may be a user's code, some of which
-cannot run in a process that has loaded TensorFlow. So it is made in a worker of
-a pool, as those that play are, which hands over the meanings as an observation.
+cannot run in a process that has loaded TensorFlow. So a worker of a pool makes
+it, like those that play, and hands over the meanings as an observation.
 """
 
 import json

@@ -15,7 +15,7 @@ PREFIX = 'synthetic:'
 
 _OPTIONS = {'step_ms': 5., 'std': 0., 'reset_ms': 0., 'episode_steps': 1000.,
             'size': 0.}
-# Gamma distributions of less overflow.
+# Below this the parameters of a gamma distribution overflow.
 _LEAST_STD = 1e-6
 _STEPS_PER_DRAW = 1024
 _NUM_FRAMES = 8

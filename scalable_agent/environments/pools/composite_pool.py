@@ -18,7 +18,8 @@ class CompositePool(environments.Pool):
 
   Members take turns: `recv` waits for those that were sent to longest ago, so
   that none is passed over, while the others step. A member that hangs holds up
-  all, so it is for members that do not, such as those of `atari`.
+  all, so members must be of a kind that does not hang, such as those of
+  `atari`.
   """
 
   def __init__(self, pools, batch_size=0):
@@ -28,8 +29,8 @@ class CompositePool(environments.Pool):
       pools: A list of `environments.Pool`s with the same actions and
         observations, closed by `close`. Each hands out all of its environments
         at a time.
-      batch_size: `recv` hands out as many members as it takes to have so many
-        environments. 0 means all.
+      batch_size: The least environments that `recv` hands out, in whole
+        members. 0 means all.
 
     Raises:
       PoolError: They differ in their actions or observations.

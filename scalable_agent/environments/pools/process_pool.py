@@ -174,7 +174,7 @@ class ProcessPool(Pool):
     self._awaiting = [False] * self.num_environments
     self._num_awaiting = 0
     self._owner = [None] * self.num_environments
-    # Whose outputs wait to be handed out, the first one first.
+    # Environments whose outputs wait to be handed out, the oldest first.
     self._ready = collections.deque()
     self._buffer = bytearray(worker_messages.MAXIMUM_MESSAGE_BYTES)
     self._arrays = self._actions = None
@@ -312,7 +312,7 @@ class ProcessPool(Pool):
     return self._notices.show(len(late), lambda: self._names(late), timeout)
 
   def _take_message(self, worker):
-    """Takes a message, and returns whether it is not the last one due."""
+    """Takes a message; returns whether the worker owes more."""
     num_bytes = worker.receive_into(self._buffer)
     if num_bytes is None:
       return False
@@ -357,7 +357,7 @@ class ProcessPool(Pool):
     raise PoolError(text)
 
   def _take_text(self, worker):
-    """Takes text, of which there may be more at any time: returns False."""
+    """Takes text; returns False, since nobody waits for more of it."""
     if not worker.read_output():
       self._selector.unregister(worker.output)
     return False

@@ -12,8 +12,8 @@ from scalable_agent.process import timing
 _KILL_GRACE_SECONDS = 10.0
 # A limit may be infinite, which no system call takes.
 _LONGEST_WAIT_SECONDS = 60.
-# Added to the seed of what is started anew, once per time. More than there are
-# environments in a run.
+# Added to an environment's seed each time it is made anew. More than a run has
+# environments.
 _SEED_STEP = 15_485_863
 _NUM_SEEDS = 2**31 - 1
 
@@ -78,8 +78,8 @@ class ReplacingProcessPool(process_pool.ProcessPool):
         step_timeout_seconds, start_timeout_seconds or math.inf)
     # Workers that are making environments anew; some may have done so.
     self._new = set()
-    # New environments where the old one's next action is still to come, and
-    # those of them whose first output is there.
+    # New environments for which the old one's next action is still to come; and
+    # those of them that have their first output.
     self._owing_ids = set()
     self._early_ids = set()
     super().__init__(factory, kwargs_per_environment, num_processes or count,
@@ -122,7 +122,8 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     longest = max(0., min(left, _LONGEST_WAIT_SECONDS))
     has_more = super()._poll(
         longest if timeout is None else min(timeout, longest))
-    # No sooner, for what was polled may have more to say of what is lost.
+    # Only after the poll: what a worker says itself tells more than that it is
+    # stuck.
     if left <= 0:
       self._find_stuck()
     while self._lost:
@@ -130,7 +131,7 @@ class ReplacingProcessPool(process_pool.ProcessPool):
     return has_more
 
   def _forgive_standstill(self):
-    """Puts time limits off: the workers may have been stopped as well."""
+    """Postpones time limits: the workers may have been stopped as well."""
     standstill = self._standstill.take()
     if standstill:
       self._next_check += standstill

@@ -31,9 +31,9 @@ from scalable_agent.environments import contract
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.pools import worker_messages
 
-# Of steps that it was sent together, a worker reports those it has taken for so
-# long: the policy acts for slow environments while the next of them step, and
-# fast ones cost a message for all.
+# A worker that was sent several steps reports after this time those that it has
+# taken. So the policy acts for slow environments while the others step, and
+# fast ones share one message.
 _REPORT_SECONDS = 0.001
 
 _ARRAY = np.ndarray  # It is looked up in every step.
@@ -232,7 +232,7 @@ class _Worker:
 
 def _end_group():
   """Ends this process, and with it all that its environments started."""
-  # The group has this id if it is this process's own, and else there is none.
+  # If this process leads no group, there is no group of this id.
   os.killpg(os.getpid(), signal.SIGKILL)
 
 

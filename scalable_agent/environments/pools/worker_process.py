@@ -24,8 +24,8 @@ _PIPE_BYTES = 1 << 16
 _TAIL_BYTES = 4096
 _TAIL_LINES = 10
 _CRASH = 'Fatal Python error'
-# With this the engine of DeepMind Lab says why it aborts, before it prints more
-# of where it was than is kept.
+# DeepMind Lab's engine begins with this to say why it aborts. The traceback
+# that it prints next is longer than what is kept.
 _REASON = 'Check failed'
 
 
@@ -62,7 +62,7 @@ class WorkerProcess:
       undo.callback(self.control.close)
       self._directory = tempfile.mkdtemp(prefix='scalable_agent_environment_')
       undo.callback(shutil.rmtree, self._directory, ignore_errors=True)
-      # Its output is kept for its obituary; it is not wanted among the logs.
+      # The end of its output is kept to say why it died, and is not logged.
       self._process = subprocess.Popen(
           [sys.executable, '-u', '-m', _PROGRAM,
            str(remote.fileno()), str(memory_fd), self._directory],
