@@ -156,7 +156,7 @@ class History:
 
 def _parse(line):
   fields = dict(json.loads(line))
-  # Earlier versions wrote no donor.
+  # Files of earlier versions have no donor.
   was_copied = fields.get('donor_frames') is not None
   fields.setdefault('donor', fields.get('drawn') if was_copied else None)
   record = Record(**fields)

@@ -13,7 +13,7 @@ from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.studies import outcomes
 
-# Of the frames of a member. Each has a score, where it is of a suite.
+# Parts of a member's frames. On a suite, each part has a score.
 _PARTS = 20
 
 Segment = collections.namedtuple('Segment', 'member start end')
@@ -111,7 +111,7 @@ def _draw_returns(axis, runs, ancestors):
       axis.plot(*line, color='lightgrey', linewidth=1)
   for segment in ancestors:
     run = runs[segment.member]
-    # Without the episodes before, which other weights acted.
+    # Without earlier episodes, in which other weights acted.
     for line in _lines(run, segment.start, segment.end) if run else ():
       axis.plot(*line, color='C0', linewidth=2)
   axis.set_ylabel('capped human-normalised score (%)' if any(
@@ -125,14 +125,14 @@ def _is_of_suite(run):
 def _lines(run, start, end):
   """Returns the curves of a run's episodes, a list of pairs of arrays.
 
-  Each is of frames and values. A level has one of its returns. Those of a suite
-  have no common axis: it has one of its score, at the ends of parts of the
-  frames in which each level has ended an episode.
+  Each pair is of frames and values. A single level has a curve of its returns.
+  A suite, whose returns have no common axis, has one curve of its score: it has
+  a point at the end of each part of the frames in which every level has ended
+  an episode.
 
   Args:
     run: A `runs.Run`.
-    start, end: Frames, after the first of which and up to the last the episodes
-      have ended.
+    start, end: Frames. Episodes count that ended after `start`, up to `end`.
   """
   if _is_of_suite(run):
     return [_score_line(run, start, end)]
@@ -162,8 +162,8 @@ def _score_line(run, start, end):
 def draw(records, logdirs):
   """Draws a population.
 
-  All members are grey. Those that the weights of the best one come from, by the
-  final return, are blue, each for as long as they do.
+  All members are grey. Those whose weights the best member by final return has
+  inherited are blue, each up to where they were copied.
 
   Args:
     records: A list of `evolution.Record`s, oldest first.

@@ -1,10 +1,10 @@
 """The members of a population: ordinary runs that stop, evolve, and go on.
 
-A member evolves where its process is about to start, while nobody else works
-on it. What is to be copied is copied first, then the evolution is written to
-the history. So one that is killed in between has not evolved, and does so when
-it is started again. From then on the member starts from the copy, until it has
-a checkpoint of its own that is newer.
+A member evolves just before its process starts, while nobody else works on it.
+It first copies the donor's checkpoint, then writes the evolution to the
+history. If the program is killed in between, the member has not evolved, and
+evolves at its next start. After an evolution the member starts from the copy,
+until it has a newer checkpoint of its own.
 """
 
 import math
@@ -18,7 +18,8 @@ from scalable_agent.populations import evolution
 from scalable_agent.sweeps import progress
 from scalable_agent.sweeps import run_processes
 
-# What a donor removes while it is being copied is looked for anew.
+# A donor may remove a checkpoint that is being copied. Then its newest one is
+# tried.
 _COPY_ATTEMPTS = 10
 
 
@@ -73,7 +74,8 @@ class Member:
   def score(self):
     """Returns the score, in percent, of the weights that others would copy.
 
-    None if it has too few episodes since it got them, or no checkpoint of them.
+    None if the member has too few episodes since it got these weights, or no
+    checkpoint of them.
     """
     copied_at = self._history.last_copy_frames(self.index)
     episodes = self._episodes(copied_at, self.saved_frames)
@@ -220,7 +222,7 @@ class Population:
     """Ends processes of members that can evolve, or whose turn is over."""
     for member in self.members:
       member.leave_if_ready()
-    # No more leave than others wait.
+    # No more members leave than wait.
     waiting = sum(member.run.state == 'waiting' for member in self.members)
     leaving = sum(member.run.is_told for member in self.members)
     if waiting > leaving:

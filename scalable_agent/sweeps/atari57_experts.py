@@ -85,7 +85,7 @@ def _slurm_script(games):
 
 
 def _print_scores(runs):
-  """Prints what the tests came to, or in one line why it cannot.
+  """Prints the scores of the tests, or in one line why it cannot.
 
   Args:
     runs: A list of `ManagedRun`s.

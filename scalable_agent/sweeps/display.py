@@ -20,9 +20,9 @@ from scalable_agent.logs import messages
 from scalable_agent.sweeps import progress as progress_lib
 
 _PAINT_SECONDS = 1.
-# Characters in a line of what is no terminal.
+# Characters in a line where the output is no terminal.
 _LOG_WIDTH = 160
-# What is shown first where not all runs fit.
+# States in the order in which runs are shown where not all of them fit.
 _ORDER = ('failed', 'running', 'elsewhere', 'waiting', 'done')
 
 Column = collections.namedtuple('Column', 'name justify text')
@@ -77,7 +77,7 @@ def _whatever_happens_to_the_output():
 class Display:
   """Shows runs for the length of a `with` block.
 
-  A terminal has a table that changes. What is no terminal, such as a log, has a
+  A terminal has a table that changes. Any other output, such as a log, has a
   line for each run whose state changes, and the table at the end.
   """
 
@@ -97,7 +97,7 @@ class Display:
       self._console = console_lib.Console(width=_LOG_WIDTH)
     self._live = live.Live(console=self._console, auto_refresh=False)
     self._painted = 0.
-    # Of runs that stand still; there may be hundreds.
+    # The progress of runs that stand still; there may be hundreds.
     self._known = {}
     self._began = None
 

@@ -16,9 +16,8 @@ def environs(parallel, configs):
     configs: The `config.Config`s of all runs. Any of these may have any share.
 
   Returns:
-    A list of `parallel` dicts. They are empty where there are not two GPUs to
-    share, a share would be less than a run needs, or a run says which of all
-    GPUs it uses.
+    A list of `parallel` dicts. The dicts are empty if there are fewer than two
+    GPUs, if a share would be less than a run needs, or if a run names its GPU.
   """
   names = nvidia.visible()
   needed = max(config.num_learner_devices for config in configs)

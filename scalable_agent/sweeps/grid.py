@@ -13,7 +13,7 @@ import itertools
 from scalable_agent import config as config_lib
 from scalable_agent.files import file_names
 
-# What says where a run is kept and which job it is.
+# Settings that say where a run is kept and which job it is.
 FIXED = ('logdir', 'mode', 'task', 'job_name', 'learner_hosts',
          'collective_hosts', 'replay_host')
 
@@ -126,7 +126,7 @@ def check_names(factors, drawn, given):
 
 def _named(name, value):
   text = file_names.of_level(str(value))
-  # What a level is called says that it is a level.
+  # The name of a level needs no `level_name=` before it.
   return text if name == 'level_name' else f'{name}={text}'
 
 

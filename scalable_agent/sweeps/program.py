@@ -1,4 +1,4 @@
-"""What every program does that carries out a list of runs."""
+"""Carries out a list of runs, as every program of many runs does."""
 
 import os
 import sys

@@ -13,7 +13,7 @@ from scalable_agent.files import log_file
 from scalable_agent.files import log_lines
 from scalable_agent.suites import scores as suite_scores
 
-# Of a log, what is read first; more if that is not enough.
+# How much of a log's end is read first; more follows if need be.
 _FIRST_BYTES = 1 << 16
 
 Progress = collections.namedtuple('Progress', 'frames fps mean_return')

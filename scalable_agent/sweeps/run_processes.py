@@ -32,14 +32,15 @@ MAX_RETRIES = 2
 _LOCK_FILE = 'launcher.lock'
 _POLL_SECONDS = .2
 _WAIT_SECONDS = .05
-# Until a start that has failed is tried again: a disk may be full for a while.
+# How long to wait before a failed start is tried again: a disk may be full for
+# a while.
 _REST_SECONDS = 30.
-# Files that cannot be read for so long will not be soon.
+# How long files may be unreadable before this program gives up.
 _UNREADABLE_SECONDS = 300.
 # How long a process may take to end once it is told to: more than a save.
 _GRACE_SECONDS = 300.
-# From Linux's <sys/prctl.h>. Looked up here, since little is allowed between
-# fork and exec.
+# From Linux's <sys/prctl.h>. `prctl` is looked up here, since little is allowed
+# between fork and exec.
 _PR_SET_PDEATHSIG = 1
 _PRCTL = ctypes.CDLL(None).prctl
 
@@ -118,7 +119,7 @@ class ManagedRun:
 
   @property
   def rests(self):
-    """Whether it is too early to try a start that has failed again."""
+    """Whether it is too early to try a failed start again."""
     return time.monotonic() < self._rests_until
 
   def start(self, environ=None):
@@ -162,7 +163,7 @@ class ManagedRun:
             # A signal to this process' group reaches the run once, through
             # `terminate`.
             start_new_session=True,
-            # The lock is the process' from here on.
+            # From here on the process holds the lock.
             pass_fds=[lock])
     finally:
       os.close(lock)
@@ -229,7 +230,8 @@ class ManagedRun:
     self.state = 'waiting' if self.crashes <= MAX_RETRIES else 'failed'
 
   def terminate(self):
-    """Lets the process, if there is one, save and end; it is killed if not."""
+    """Has the process, if there is one, save and end; kills it if it does
+    not."""
     if self.state == 'running' and not self.is_told:
       self.is_told, self._told = True, timing.Waited()
       self._process.terminate()
@@ -265,8 +267,8 @@ def run_all(runs, environs, stop, on_change=lambda run: None,
   Args:
     runs: A list of `ManagedRun`s.
     environs: A list of dicts of environment variables, one for each process
-      that may run at a time, see `ManagedRun.start`. No two that run at the
-      same time have those of the same place.
+      that may run at a time, see `ManagedRun.start`. No two processes that run
+      at the same time get the same entry.
     stop: A `signals.Stop` that ends the processes and this function.
     on_change: Called with a run whose state has changed.
     on_poll: Called several times a second.

@@ -74,8 +74,8 @@ def parse_all(texts, parse_value):
 def draw(ranges, count, seed):
   """Draws samples.
 
-  More samples begin with those of fewer. What is drawn of one setting does not
-  depend on the ranges of the others.
+  With a larger `count`, the first samples are the same. The values of one
+  setting do not depend on the ranges of the others.
 
   Args:
     ranges: A list of `Range`s.

@@ -13,23 +13,23 @@ from scalable_agent.studies import outcomes
 from scalable_agent.sweeps import run_processes
 from scalable_agent.sweeps import trials
 
-# Of its own directory, below that of the runs.
+# The replay job's directory, in that of the sweep or the population.
 DIRECTORY = 'replay_job'
 # Why some runs cannot share.
 _NOT_INDEPENDENT = (
     'runs that share replay learn from each other. Make one sweep for each, '
     'with another --seed and --logdir.')
-# What crashes after so long has worked, and its earlier crashes do not count.
+# A job that has run for so long works: earlier crashes do not count.
 _STEADY_SECONDS = 600.
 # How long the job of a program that was killed may take to end.
 _PATIENCE_SECONDS = 60.
-# What a replay job depends on: what it shares, and where and how it runs.
+# Settings that a replay job takes from the runs.
 _SETTINGS = config_lib.names(config_lib.REPLAY) + (
     'replay_capacity', 'seed', 'log_interval_secs',
     'auth_token_file', 'tls_cert', 'tls_key', 'tls_ca', 'insecure_network',
     'environment_timeout_secs', 'environment_start_timeout_secs',
     'dataset_path', 'runfiles_path', 'level_cache_dir')
-# What runs need alike, so that they can share it.
+# Settings that have to be the same in all runs that share it.
 _ALIKE = config_lib.names(config_lib.REPLAY) + ('replay_capacity',)
 
 
@@ -37,7 +37,7 @@ def choose_host(given):
   """Returns 'host:port' of a replay job.
 
   Args:
-    given: What the user says, '' for a free port of this machine.
+    given: What the user gave, '' to choose a free port of this machine.
   """
   if given:
     return given
@@ -67,9 +67,9 @@ def check_alike(configs):
 def check_one_condition(trials_to_run):
   """Refuses trials of several conditions that would share replay.
 
-  What makes one run good is good for all that draw its unrolls. In the paper
-  agents of different hyperparameters share, and nothing else differs (LASER,
-  section 5.1).
+  Whatever makes one run better helps all that draw its unrolls, so conditions
+  could not be told apart. In the paper, agents that share differ in
+  hyperparameters alone (LASER, section 5.1).
 
   Args:
     trials_to_run: A list of `grid.Trial`s.
@@ -157,8 +157,8 @@ class SharedReplay:
     """Starts the job, again if it has crashed.
 
     Raises:
-      ConfigError: It crashes again and again within minutes, or another
-        program's has not ended in time.
+      ConfigError: The job crashes again and again within minutes, or another
+        program's job has not ended in time.
     """
     run = self._run
     if (run.state == 'running' and

@@ -23,8 +23,8 @@ def script(names, logdir, options, command, chooser):
   Raises:
     ConfigError: sbatch would take the directory for another one.
   """
-  # In the name of a log, sbatch replaces what begins with the first, unless the
-  # second is anywhere.
+  # sbatch replaces patterns with % in the name of a log, but none if the name
+  # has a backslash.
   for character in ('%', '\\', '\n'):
     if character in logdir:
       raise config_lib.ConfigError(
@@ -37,7 +37,7 @@ def script(names, logdir, options, command, chooser):
       f'#SBATCH --output={shlex.quote(f"{logdir}/slurm-%A_%a.out")}',
       '# Time to save before the time limit.',
       '#SBATCH --signal=B:TERM@120',
-      # An option begins with a dash; other commas are part of values.
+      # A comma ends an option if a dash follows; else it is part of a value.
       *(f'#SBATCH {option}'
         for option in re.split(r',\s*(?=-)', options) if option),
       # The script may be submitted from another shell than this one.

@@ -52,7 +52,7 @@ def memory_arguments(num_processes, share=1.):
 
 
 def mark(logdir, variant, sample):
-  """Writes for the report what a run is a trial of, unless it is there."""
+  """Writes for the report which trial a run is, unless the file is there."""
   path = os.path.join(logdir, outcomes.FILE)
   if not os.path.exists(path):
     content = dict(variant=variant, sample=sample)
@@ -60,10 +60,10 @@ def mark(logdir, variant, sample):
 
 
 def _check_mark(trial, logdir):
-  """Refuses a directory that another trial has.
+  """Refuses the directory of another trial.
 
   Raises:
-    ConfigError: It is so, or nobody can tell.
+    ConfigError: Another trial has it, or the file that says so cannot be read.
   """
   path = os.path.join(logdir, outcomes.FILE)
   if not os.path.exists(path):
@@ -86,9 +86,10 @@ def _check_mark(trial, logdir):
 def own_seed(first, index):
   """Returns the seed of one of several agents that help each other.
 
-  Agents of one seed begin with the same weights, in the same environments. What
-  they share would be much the same unrolls. Sweeps or populations whose first
-  seeds follow each other have no two agents of one seed.
+  Agents of one seed begin with the same weights in the same environments, so
+  they would share much the same unrolls. The seeds are so far apart that agents
+  of several sweeps or populations differ too, if these begin with seeds 1, 2
+  and so on.
 
   Args:
     first: The seed of the first agent, an int.
