@@ -42,7 +42,7 @@ _HEADER = ['level', 'plays', 'observation', 'words', 'agent steps/s',
 def check(config, stop):
   """Plays each level for a moment, and prints a table.
 
-  Of a suite that is tested on other levels these are played too.
+  If a suite is tested on other levels, these are played too.
 
   Args:
     config: A `config.Config`.

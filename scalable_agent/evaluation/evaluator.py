@@ -48,9 +48,9 @@ def start(config, facts, devices, stack):
 class Evaluator:
   """Plays whole episodes with the weights of a moment, in its own thread.
 
-  An evaluation makes its environments, so that all of their episodes begin in
-  it. Who offers weights never waits: while an evaluation goes on, the last
-  weights that are due wait for its end, and those before them are left out.
+  Each evaluation makes its own environments, so that all of their episodes
+  begin in it. `offer` never waits: while an evaluation goes on, only the last
+  weights that are due wait for its end, and earlier ones are left out.
   """
 
   def __init__(self, config, facts, devices):
@@ -58,7 +58,7 @@ class Evaluator:
     self._config = dataclasses.replace(
         # Training has the cores.
         config, mode='test', task=-1, environment_threads=1)
-    # What cannot be played is to end the run now, not in the middle of it.
+    # A level that cannot be played ends the run now, not in the middle of it.
     suites.find_facts(self._config)
     self._facts = facts
     self._devices = devices
@@ -154,7 +154,7 @@ class Evaluator:
         self._error = e
 
   def _take(self):
-    """Waits for weights; returns whether there are any, and not the end."""
+    """Waits for weights; returns False at the end."""
     with self._lock:
       self._lock.wait_for(lambda: self._due or self._closing)
       self._playing, self._due = self._due, None
@@ -194,7 +194,7 @@ class Evaluator:
   def _note_pool(self, pool):
     with self._lock:
       self._pool = pool
-      # Else `close` has yet to look for a pool, and closes this one.
+      # Otherwise `close` has yet to look for a pool, and will close this one.
       if self._closing:
         raise threads.Ended()
 

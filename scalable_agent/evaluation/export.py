@@ -88,7 +88,7 @@ def _replace(directory, new, old):
     if os.path.isdir(directory):
       os.replace(directory, old)
     os.replace(new, directory)
-  except BaseException:  # Also a signal between the two.
+  except BaseException:  # Also if a signal comes between the two.
     if os.path.isdir(old) and not os.path.isdir(directory):
       os.replace(old, directory)
     raise
@@ -139,7 +139,7 @@ def _save(trained, directory):
         {name: tf.zeros([batch_size, *value.shape[1:]], value.dtype)
          for name, value in core.items()},
         last_action=tf.zeros([batch_size], tf.int32),
-        # What was drawn by, and the number of the step.
+        # The seed that actions are drawn by, and the number of the step.
         seed=tf.stack([seed, 0]))
 
   def step(frame, reward, done, last_action, seed, instruction=None, **states):

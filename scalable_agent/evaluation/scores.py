@@ -13,7 +13,7 @@ from scalable_agent.files import whole_file
 from scalable_agent.results import published
 from scalable_agent.results import tables
 
-# Of a column: as a score of six digits has it.
+# Of a column, for scores of six digits.
 _LEAST_WIDTH = len('123,456.7')
 
 
@@ -123,7 +123,7 @@ def write_scores(logdir, levels, frames, suite_scores=()):
 
 
 def check_writing(logdir):
-  """Raises OSError if no scores could be written: before what takes long."""
+  """Raises OSError if no scores could be written. Call before long work."""
   whole_file.check(os.path.join(logdir, file_names.TEST_SCORES))
 
 

@@ -45,7 +45,7 @@ def test(config, stop=None):
     signals.Interrupted: `stop` was set.
   """
   stop = stop or signals.Stop()
-  # An environment may take minutes for its making, or for a step.
+  # To make or step an environment may take minutes.
   with stop.interrupting():
     tester = _Tester(config, stop)
   return _play_levels(config, tester)

@@ -14,15 +14,15 @@ from scalable_agent.sweeps import samples as samples_lib
 _FILE = 'population.json'
 # What the population sets itself, for each member.
 OWN = ('logdir', 'seed', 'warm_start')
-# What is neither drawn nor changed: it is the population's, or weights of one
-# member would not fit another.
+# Settings that are neither drawn nor changed: the population sets them, or they
+# decide whether one member's weights fit another.
 _SAME = (*grid.FIXED, *OWN, *config_lib.names(config_lib.IDENTITY))
-# A parameter may change so often in the same direction.
+# How often a parameter may change in the same direction.
 _MANY_CHANGES = 100
 
 Settings = collections.namedtuple(
     'Settings', 'burn_in_frames episodes score_range adapt')
-Settings.__doc__ = """What evolutions go by, and no record of them says.
+Settings.__doc__ = """What evolutions go by that no record of them says.
 
   burn_in_frames: Environment frames of a member before its first evolution.
   episodes: Episodes of a member from one evolution to the next.
@@ -72,10 +72,10 @@ def start_parameters(ranges, adapt, given, size, sample_seed):
     adapt: As of `Settings`. What has no range starts as for all runs.
     given: A dict of the settings that the user gave for all members.
     size: How many members.
-    sample_seed: What is drawn from the ranges depends on it.
+    sample_seed: Random seed of what is drawn from the ranges.
 
   Raises:
-    ConfigError: It cannot be.
+    ConfigError: A range or `adapt` names what cannot vary.
   """
   for each in ranges:
     if each.name in given:

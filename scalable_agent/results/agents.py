@@ -11,7 +11,7 @@ from scalable_agent.results import tables
 # name the run.
 SETTINGS = config_lib.names(config_lib.AGENT)
 
-# What every name begins with says these. An agent for a suite of games has all
+# The beginning of every name says these. An agent for a suite of games has all
 # actions.
 _IN_BASE = ('agent', 'use_lstm', 'full_action_set')
 
@@ -71,7 +71,7 @@ def _base(run):
   network = settings['network'].rpartition(':')[2]
   is_chosen = network == 'auto'
   if settings['agent'] == 'reactor':
-    # Never its name alone, which is that of what is published.
+    # Never the agent's name alone, which is that of a published agent.
     parts = ['Reactor'] + ([] if is_chosen else [network]) + [
         'LSTM' if settings['use_lstm'] else 'no LSTM']
   else:

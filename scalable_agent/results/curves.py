@@ -174,7 +174,7 @@ def _draw_panel(figure, place, level, level_lines, in_hours):
       axis.axhline(
           level_scores[level], color='grey', linestyle=style, linewidth=1)
   axis.set_ylim(limits)
-  # A name may have dollars in it, and is no formula.
+  # Dollars in a name would make it a formula.
   axis.set_title(level, fontsize=10, parse_math=False)
   axis.set_xlabel(unit, fontsize=9)
   axis.set_ylabel('return of an episode', fontsize=9)

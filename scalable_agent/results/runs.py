@@ -60,7 +60,7 @@ _LEAST_FPS = 1e-3
 
 @contextlib.contextmanager
 def _reading(path):
-  """Says which file it is that cannot be read, unless there is none."""
+  """Names the file that cannot be read, unless it does not exist."""
   try:
     yield
   except (FileNotFoundError, NotADirectoryError):
@@ -92,7 +92,7 @@ def _read_config(logdir):
     if name not in config:
       continue
     value = config[name]
-    # Values that cannot work, but could once, are none of the report's concern.
+    # The report does not care whether the values could still work today.
     declared = dataclasses.replace(
         config_lib.SETTINGS[name], check=None, choices=())
     try:
@@ -143,7 +143,7 @@ def _parse_lines(path, parse):
       parsed = parse(line)
       if parsed is not None:
         yield parsed
-      # Without an end it is still being written.
+      # A line without an end is still being written.
       elif line.endswith(b'\n') and line.strip() != _HEADER:
         num_damaged += 1
   if num_damaged:

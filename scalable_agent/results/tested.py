@@ -36,7 +36,7 @@ def lines(logdirs):
     levels = [level for level in section.levels if level in played]
     if section.benchmark:
       scores = tables.level_table(section.benchmark, section.agents, levels)
-      # All are from the same test.
+      # All levels are from the same test.
       found += tables.aligned(_first_columns(scores, -len(section.agents)))
       statistics = tables.suite_table(section.benchmark, section.agents)
       statistics = _first_columns(

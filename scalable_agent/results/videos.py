@@ -6,7 +6,7 @@ import os
 from scalable_agent.files import file_names
 from scalable_agent.results import runs as runs_lib
 
-# Of a log directory; where --video_dir has to point.
+# The folder in a log directory that --video_dir has to name.
 FOLDER = 'videos'
 
 Video = collections.namedtuple('Video', 'caption source path')

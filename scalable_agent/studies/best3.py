@@ -30,7 +30,7 @@ def build(level, outcomes):
   Raises:
     ValueError: See `variants.by_variant`.
   """
-  # As `sweep --best` chooses: what a run begins with is no final return.
+  # Runs that have not ended have no final return, as for `sweep --best`.
   variants = variants_lib.by_variant('best3', [
       outcome if outcomes_lib.has_ended(outcome) else
       outcome._replace(final=None) for outcome in outcomes])
@@ -66,8 +66,8 @@ def _kept(samples):
 def _table(variants):
   """The best of each variant's samples, and these again with new seeds.
 
-  The best of many has no interval: it is no mean, and no sample but the best
-  few says anything of it. What is drawn anew is the seed.
+  The best of many has no interval: it is no mean, and only the best few samples
+  say anything of it. The same samples with new seeds have one.
 
   Args:
     variants: Of `outcomes.by_variant`.

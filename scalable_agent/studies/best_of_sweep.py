@@ -22,11 +22,12 @@ from scalable_agent.studies import tables as study_tables
 
 # Points of a curve, each the mean of this part of the frames.
 _POINTS = 20
-# The best of agents at a point is the luckiest, so that curves are smoothed
-# before.
+# The best agent at a point is partly the luckiest one, so curves are smoothed
+# before it is found.
 _SMOOTHED = 3
 _UNITS = 'sweeps'
-# Agents that share replay may be so far apart, as a part of what the first has.
+# How far agents that share replay may be apart, as a part of what the first
+# has.
 _UNEVEN = .05
 _HOW = (
     'The agents of a sweep may share replay, or copy each other, and are not '
@@ -45,9 +46,9 @@ _Sweep.__doc__ = """What the agents of a sweep have come to.
 
   seed: The least of their seeds.
   agents: How many there are.
-  best, mean: float64 [_POINTS], of the agents' smoothed returns at each point
-    the greatest, and the mean. NaN where no agent has ended an episode yet, and
-    where one has not so many frames.
+  best, mean: float64 [_POINTS], the greatest and the mean of the agents'
+    smoothed returns at each point. NaN where no agent has ended an episode yet,
+    and where an agent has fewer frames.
   frames: float64 [_POINTS], environment frames of an agent at each point.
   updates: A list of the updates of each agent, None where it has not said.
 """
@@ -120,7 +121,7 @@ def _curve(outcome):
           outcomes_lib.mean_return(outcome.level, outcome.episodes, start, end)
           for start, end in zip(ends, ends[1:]))])
   for i in range(1, _POINTS):
-    # Where no episode has ended, the agent is as it was.
+    # Where no episode has ended, the last return stands.
     if np.isnan(values[i]):
       values[i] = values[i - 1]
   return np.array([
@@ -140,7 +141,7 @@ def _uneven(outcomes):
     outcomes: A list of `outcomes.Outcome`s.
 
   Returns:
-    A list of directories, of those whose agents differ in frames or updates by
+    A list of directories of sweeps whose agents differ in frames or updates by
     more than `_UNEVEN` of the most.
   """
   reached = collections.defaultdict(list)
@@ -188,7 +189,7 @@ def _unequal(sweeps_by_name):
     sweeps_by_name: Of `_by_condition`.
 
   Returns:
-    A dict of pairs of names to how many there are, without those of none.
+    A dict of pairs of names to how many there are, without zeros.
   """
   counts = {
       (a, b): sum(one.seed == other.seed and one.agents != other.agents

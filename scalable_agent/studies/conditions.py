@@ -46,7 +46,7 @@ def by_condition(outcomes):
     repetition = directory, (
         None if outcomes_lib.has_dependent_runs(outcome) else outcome.seed)
     condition = _condition(outcome)
-    # What was varied is in the name, also where it is as usual.
+    # A varied setting is in the name, also where it has its usual value.
     described.setdefault(condition, (outcome.variant, condition[1]))
     groups[condition][repetition].append(outcome)
   for repetitions in groups.values():
@@ -85,8 +85,8 @@ def _condition(outcome):
   tried = {*outcomes_lib.HYPERPARAMETERS, *dict(outcome.sample)}
   if (outcomes_lib.is_of_population(outcome) or
       not outcome.settings.get('warm_start')):
-    # Each member that copied weights has another path there, and where there is
-    # none it tells nothing.
+    # Members that copied weights have different paths there, and an empty path
+    # tells nothing.
     tried.add('warm_start')
   settings = {name: value for name, value in sorted(outcome.settings.items())
               if name not in tried}
@@ -110,7 +110,8 @@ def _usual_and_names(conditions):
     counts = collections.Counter(
         found[name] for found in settings if found.get(name) is not None)
     (value, count), = counts.most_common(1)
-    # What some do not have at all, as without replay, names none of the others.
+    # Conditions that lack a setting, as without replay, put it into no other's
+    # name.
     if len(counts) == 1 or count > len(settings) / 2:
       usual[name] = value
   names = _name_all(conditions, differing, usual)

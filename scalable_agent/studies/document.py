@@ -101,13 +101,13 @@ def build(outcomes, names, how_final=_HOW_FINAL):
   for level in dict.fromkeys(outcome.level for outcome in outcomes):
     here = [outcome for outcome in outcomes if outcome.level == level]
     if all(outcome.final is None for outcome in here):
-      continue  # What is missing is said above.
+      continue  # The notes above say which runs are missing.
     if set(names) - {'best_of_sweep'}:
       # That study keeps them apart itself.
       blocks += map(document.Paragraph, _mixed(level, here))
     blocks += map(document.Paragraph, _update_sizes(level, here))
     for name in names:
-      # Of a single variant there are no differences.
+      # A single variant has no differences.
       blocks += [block for block in STUDIES[name](level, here)
                  if not isinstance(block, tables.Table) or block.rows]
   return blocks
@@ -138,10 +138,8 @@ def write(outcomes, names, report_dir, how_final=_HOW_FINAL):
   """Writes studies, their pictures and the table of all runs.
 
   Args:
-    outcomes: See `build`, as for all but the next.
-    names: See above.
+    outcomes, names, how_final: As for `build`.
     report_dir: A directory.
-    how_final: See above.
 
   Returns:
     The path of the text.

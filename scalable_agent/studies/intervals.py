@@ -7,17 +7,17 @@ import numpy as np
 
 _RESAMPLES = 10_000
 _PERCENTILES = (2.5, 97.5)
-# Of three units, one resample in nine has three times the same.
+# With three units, one resample in nine draws the same unit three times.
 _MIN_UNITS = 4
 # A resample that holds one value several times says little of the spread: its
 # standard error counts as at least this share of the sample's.
 _MIN_SHARE_OF_ERROR = 0.25
 # An end that is nearer to 0, as a share of the largest value, is 0.
 _ROUNDING = 1e-12
-# All ways to give signs to so many are tried, of more a part.
+# Up to so many units all ways to give signs are tried, beyond that a part.
 _MAX_SIGNED = 12
 _SIGNINGS = 10_000
-# As many ways to deal values to two sides are tried at the most.
+# At most so many ways to deal values to two sides are tried.
 _DEALS = 20_000
 _LEVEL = .05
 
@@ -34,8 +34,8 @@ def of_mean(values):
       others. Of what is paired these are the differences.
 
   Returns:
-    A pair of floats; None for fewer than four units. The same values have the
-    same interval, in whatever order.
+    A pair of floats; None for fewer than four units. The order of the values
+    makes no difference.
   """
   values = np.sort(np.asarray(values, np.float64))
   if len(values) < _MIN_UNITS:
@@ -99,7 +99,7 @@ def of_difference(first, second):
 def _deals(num_first, num_second):
   """Returns which units a deal gives to the first side, bool [deals, n + m].
 
-  All deals, or the one that was found and a part of the others.
+  These are all deals, or the actual one and a part of the others.
   """
   total = num_first + num_second
   if math.comb(total, num_first) <= _DEALS:
@@ -125,10 +125,11 @@ def has_equal_pairs(differences):
 def do_signs_tell(differences):
   """Whether it is luck in 5 % of cases at most that a mean is so far from 0.
 
-  Where nothing distinguishes the two of a pair, each difference is as likely
-  as its negative. The mean is compared with those of all ways to give signs to
-  the differences (Efron and Tibshirani, chapter 15). Pairs of equals count for
-  nothing, where the bootstrap takes each for one more unit without spread.
+  Where nothing distinguishes the two of a pair, each difference is as likely as
+  its negative. The mean is compared with those of all ways to give signs to the
+  differences (Efron and Tibshirani, chapter 15). Pairs of equals count for
+  nothing here, whereas the bootstrap takes each for one more unit without
+  spread.
 
   Args:
     differences: float64 [n], one of each pair.

@@ -15,7 +15,7 @@ from scalable_agent.studies import tables as study_tables
 from scalable_agent.studies import variants as variants_lib
 
 _LAG = 'policy_lag'
-# More would be pictures that nobody looks at.
+# With more samples there would be too many pictures.
 _MAX_PICTURED_SAMPLES = 6
 _HOW = (
     'Bars are intervals over seeds. Of several hyperparameters, every second '
@@ -96,7 +96,7 @@ def _by_lag(variants):
     rest = tuple(filter(None, (
         tuple(pair for pair in alternative if pair[0] != _LAG)
         for alternative in variant)))
-    # Of settings that another sweep names otherwise, the first names count.
+    # Where sweeps name the same settings differently, the first names count.
     rest = rests.setdefault(frozenset(itertools.chain(*rest)), rest)
     found.setdefault(rest, {})[lags[0]] = samples
   return {rest: dict(sorted(lags.items())) for rest, lags in found.items()}
@@ -105,8 +105,8 @@ def _by_lag(variants):
 def _resumed(outcomes):
   """Returns those whose actors had newer weights than --policy_lag asks for.
 
-  A run that resumes has none of the weights from before. So it begins without
-  lag again, and has all of it after so many updates.
+  A run that resumes has no earlier weights. So it begins without lag, and has
+  all of it after as many updates.
 
   Args:
     outcomes: A list of `Outcome`s. One without `metrics.jsonl` is none of them.
@@ -125,7 +125,8 @@ def _has_less_lag(logdir, lag):
   """Whether updates after the first `lag` ones were made with less lag."""
   before = 0
   for metrics in runs_lib.read_metrics(logdir):
-    # The mean: the greatest of a line may be from after the lag was back.
+    # The mean, since the greatest of a line may be of later updates, which have
+    # their lag back.
     mean, updates = (
         metrics.get(name) for name in ('policy_lag_mean', 'learner_steps'))
     if not isinstance(mean, float) or not isinstance(updates, int):
@@ -145,8 +146,8 @@ def _samples_of(variants):
 def _halves(lines):
   """Returns the seeds that choose a best sample, and those that are shown.
 
-  Every second seed of all lines is of each half. So what is paired by seed
-  shows the same ones, whatever a line lacks.
+  Each half has every second seed of all lines. So all lines show the same
+  seeds, whatever one of them lacks.
 
   Args:
     lines: Of `_by_lag`.
@@ -162,10 +163,10 @@ def _halves(lines):
 def _choose(samples, sample, seeds):
   """Returns final returns of one sample, or of the best.
 
-  Half of the seeds choose the best, and the others are what is shown: the luck
-  that made it the best is not theirs. If both halves were shown, each chosen by
-  the other, they would depend on each other. It takes a seed of each half that
-  the same samples have, see `selection.complete`.
+  Half of the seeds choose the best, and the others are shown, which owe nothing
+  to the luck of the choice. If both halves were shown, each chosen by the
+  other, they would depend on each other. Samples have to have seeds of both
+  halves in common, see `selection.complete`.
 
   Args:
     samples: A dict of sample to a dict of seed to `Outcome`.

@@ -68,7 +68,7 @@ def mean_return(name, episodes, start, end):
     name: --level_name. Of a suite it is the mean capped human-normalised score,
       in percent.
     episodes: A dict of level to `runs.Episodes`.
-    start, end: Frames, of which the first do not count and the last do.
+    start, end: Frames. Episodes count that ended after `start`, up to `end`.
 
   Returns:
     A float, or None if an episode is missing.
@@ -82,7 +82,7 @@ def mean_return(name, episodes, start, end):
 
 
 def split(variant, sample):
-  """Tells what is compared from what it was tried with.
+  """Tells the settings that are compared from those of the sample.
 
   Args:
     variant: A list of dicts of setting to value, see `FILE`.
@@ -98,7 +98,7 @@ def split(variant, sample):
     else:
       compared.append(tuple(alternative.items()))
   found = tuple(compared), (*tried, *sample.items())
-  hash(found)  # What cannot be compared is none of our values.
+  hash(found)  # A value that cannot be compared was not written by a sweep.
   return found
 
 
@@ -219,7 +219,7 @@ def by_variant(outcomes):
 
 
 def mixed_settings(outcomes):
-  """Says which settings differ where nothing was to be compared by them.
+  """Finds settings that differ within a variant.
 
   Args:
     outcomes: A list of `Outcome`s on one level.
@@ -265,7 +265,7 @@ def has_ended(outcome):
 def has_dependent_runs(outcome):
   """Whether a run got help from others: by replay that they share, or copies.
 
-  Such runs are no samples. What is independent is the sweep, or the population.
+  Such runs are no independent samples; sweeps and populations are.
   """
   return bool(
       outcome.settings.get('shares_replay')) or is_of_population(outcome)

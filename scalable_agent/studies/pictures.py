@@ -17,14 +17,14 @@ _ALPHA = .15
 _NAMES_BELOW = 36
 # Longer names are broken into lines.
 _NAME_LENGTH = 80
-# Longer names have no other beside them.
+# A longer name has a line of its own.
 _HALF_LENGTH = 40
 
 
 def _axis(title, x_label, y_label):
   figure = figure_lib.Figure(figsize=_SIZE)
   axis = figure.add_subplot()
-  # A name may have dollars in it, and is no formula.
+  # Dollars in a name would make it a formula.
   axis.set_title(title, parse_math=False)
   axis.set_xlabel(x_label)
   axis.set_ylabel(y_label)

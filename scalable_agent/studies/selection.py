@@ -71,7 +71,8 @@ def by_drawn(samples):
 def in_common(*variants):
   """Returns the runs of variants whose sample and seed all have, a tuple.
 
-  Where they have no sample in common, as with a grid for each, these are all.
+  If no sample is common to all, as where each variant has a grid of its own,
+  all runs are returned.
 
   Args:
     *variants: Dicts of sample to a dict of seed to `Outcome`.
@@ -118,8 +119,8 @@ def mean_final(outcomes):
 def best_samples(samples, count=BEST):
   """Returns the samples of the best final returns, the best first.
 
-  They are compared by the seeds that most of them have, see `complete`, so that
-  a second round of the best ones with other seeds does not change which these
+  Samples are compared by the seeds that most of them have, see `complete`. So a
+  second round of the best ones with other seeds does not change which these
   are.
 
   Args:
@@ -138,7 +139,8 @@ def best_samples(samples, count=BEST):
 def best_again(samples):
   """Returns the runs of the best samples with new seeds.
 
-  New seeds are those that all of them have, and were not chosen by.
+  New seeds are those that all of these samples have, and that did not choose
+  them.
 
   Args:
     samples: A dict of sample to a dict of seed to `Outcome`.

@@ -18,7 +18,7 @@ _HOW = (
     'their mean. A drawn sample counts by its mean over the hyperparameters '
     'that were chosen. Where two things vary, differences are compared too: '
     'the last table says whether one of them changes what the other is worth.')
-# What is independent of each other: see `_finals`.
+# What is taken for independent, see `_finals`.
 _UNITS = 'samples or seeds'
 
 
@@ -53,9 +53,9 @@ def _kept(samples):
 def _finals(samples):
   """Returns the final return of each sample, a dict of drawn pairs to float.
 
-  It is the mean over seeds, and over what the user chose to try. Where no
-  sample is drawn, or one alone, it is a dict of seed to float: then seeds are
-  what is compared. Samples that lack runs of most others are left out, see
+  The return is the mean over seeds, and over samples that the user chose. Where
+  no sample is drawn, or only one, the dict is of seed to float: then seeds are
+  compared. Samples that lack runs of most others are left out, see
   `selection.by_drawn`.
 
   Args:
@@ -114,9 +114,9 @@ def _differences(variants):
 def _interactions(variants):
   """Compares differences: whether one thing changes what another one does.
 
-  These are of four variants, of which two differ from the two others in one
-  thing, and the two of each side in a second one. Those runs count whose sample
-  and seed all four have.
+  Each is of four variants. Two of them differ from the other two in one thing,
+  and the two on each side differ in a second thing. Those runs count whose
+  sample and seed all four have.
 
   Args:
     variants: Of `outcomes.by_variant`.

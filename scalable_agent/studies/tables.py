@@ -32,7 +32,7 @@ def _verdict(paired, interval):
 
 
 def subtract(first, second):
-  """Returns what the entries of one dict are more than those of another."""
+  """Returns one dict less another, for the keys that both have."""
   return {key: value - second[key] for key, value in first.items()
           if key in second}
 
