@@ -117,11 +117,6 @@ class Config(machine.MachineSettings, jobs.JobSettings,
     return self.learner_batch_size - self.num_replayed_unrolls
 
   @property
-  def has_replay(self):
-    """Whether batches are drawn from replay, all or part of them."""
-    return self.agent == 'reactor' or self.num_replayed_unrolls > 0
-
-  @property
   def updates_to_profile(self):
     """The updates after which a trace begins and ends, () without one."""
     return tuple(map(int, filter(None, self.profile_updates.split(':'))))

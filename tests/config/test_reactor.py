@@ -23,7 +23,6 @@ def test_defaults_are_the_papers():
   assert (config.reward_clipping, config.discounting, config.width) == (
       'abs_one', .99, 84)
   assert config.frames_per_step == 20
-  assert config.has_replay
 
 
 def test_defaults_on_gym():
@@ -45,7 +44,6 @@ def test_impala_has_other_defaults():
   config = command_line.resolve('--level_name=pong')
   assert (config.batch_size, config.frame_stack, config.learning_rate) == (
       32, 4, .0006)
-  assert not config.has_replay
 
 
 _OTHERS = dict(
