@@ -17,7 +17,7 @@ from scalable_agent.files import whole_file
 from scalable_agent.process import errors
 from scalable_agent.suites import scores as suite_scores
 
-_DIRECTORY, _NOTE_FILE = 'best', 'best.json'
+DIRECTORY, _NOTE_FILE = 'best', 'best.json'
 
 Best = collections.namedtuple('Best', 'path frames measure value')
 Best.__doc__ = """The best checkpoint.
@@ -29,16 +29,21 @@ Best.__doc__ = """The best checkpoint.
 """
 
 
+def exists(logdir):
+  """Returns whether a run has kept a best checkpoint, damaged or not."""
+  return os.path.exists(os.path.join(logdir, DIRECTORY, _NOTE_FILE))
+
+
 def read(logdir):
   """Returns the `Best` of a run, None if it has none.
 
   Raises:
     ValueError: What says which it is cannot be read; the message is one line.
   """
-  directory = os.path.join(logdir, _DIRECTORY)
-  note = os.path.join(directory, _NOTE_FILE)
-  if not os.path.exists(note):
+  if not exists(logdir):
     return None
+  directory = os.path.join(logdir, DIRECTORY)
+  note = os.path.join(directory, _NOTE_FILE)
   try:
     with open(note, 'rb') as f:
       found = json.loads(f.read().decode())
@@ -69,7 +74,7 @@ def committing(logdir, frames, score):
   Raises:
     OSError: It cannot be written.
   """
-  directory = os.path.join(logdir, _DIRECTORY)
+  directory = os.path.join(logdir, DIRECTORY)
   os.makedirs(directory, exist_ok=True)
   path = checkpoint_files.path_of(directory, frames)
   with checkpoint_files.committing(path) as temporary:
@@ -83,6 +88,6 @@ def committing(logdir, frames, score):
 
 def clean_up(logdir):
   """Removes what a killed process was writing."""
-  directory = os.path.join(logdir, _DIRECTORY)
+  directory = os.path.join(logdir, DIRECTORY)
   checkpoint_files.clean_up(directory)
   whole_file.remove_leftovers(os.path.join(directory, _NOTE_FILE))

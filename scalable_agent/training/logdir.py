@@ -127,19 +127,23 @@ def write(config, facts):
 
 
 def check_is_new(logdir):
-  """Refuses logs that belong to no checkpoint.
+  """Refuses logs and a best checkpoint that belong to no other checkpoint.
 
   Raises:
-    ConfigError: There are such logs.
+    ConfigError: There are such.
   """
   found = [name for name in (log_file.METRICS, log_file.EPISODES,
                              log_file.EVALUATIONS)
            if log_file.has_lines(os.path.join(logdir, name))]
+  # A new run would be measured by it.
+  if best_checkpoint.exists(logdir):
+    found.append(f'{best_checkpoint.DIRECTORY}/')
   if found:
     raise ConfigError(
-        f'--logdir={logdir} has logs ({", ".join(found)}), but no checkpoint '
-        'that they go with. Bring the checkpoints back, or move the logs away '
-        'to start afresh, or choose another --logdir.')
+        f'--logdir={logdir} has logs or a best checkpoint '
+        f'({", ".join(found)}), but no checkpoint that they go with. Bring the '
+        'checkpoints back, or move these away to start afresh, or choose '
+        'another --logdir.')
 
 
 def read_config(logdir, mode):

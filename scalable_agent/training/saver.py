@@ -30,8 +30,9 @@ class Saver:
       learner: A `learner.Learner`.
 
     Raises:
-      config.ConfigError: There are logs without a checkpoint, or that of
-        --warm_start cannot be taken.
+      config.ConfigError: There are logs or a best checkpoint, but no
+        checkpoint that they go with, or that of --warm_start cannot be
+        taken.
       checkpoint.CheckpointError: There are checkpoints, and none can be
         restored.
     """

@@ -150,6 +150,27 @@ def test_a_best_that_is_damaged_is_named_and_replaced(
   assert _note(tmp_path)['value'] == -5.
 
 
+def test_a_new_run_does_not_inherit_the_best_of_another(tmp_path):
+  """It would keep none of its own before it is better."""
+  _Run(tmp_path).save(3.)
+  (tmp_path / 'metrics.jsonl').write_text('{"frames": 80}\n')
+  for path in tmp_path.glob('ckpt-*'):
+    path.unlink()
+  for found in 'metrics.jsonl, best/', 'best/':
+    before = sorted(tmp_path.rglob('*'))
+    with pytest.raises(config_lib.ConfigError) as caught:
+      _Run(tmp_path)
+    assert str(caught.value) == (
+        f'--logdir={tmp_path} has logs or a best checkpoint ({found}), but no checkpoint '
+        'that they go with. Bring the checkpoints back, or move these away to '
+        'start afresh, or choose another --logdir.')
+    assert sorted(tmp_path.rglob('*')) == before
+    (tmp_path / 'metrics.jsonl').unlink(missing_ok=True)
+  (tmp_path / 'best').rename(tmp_path / 'old')
+  _Run(tmp_path).save(1.)
+  assert _note(tmp_path)['value'] == 1.
+
+
 def test_a_best_that_cannot_be_written_keeps_the_run_going(
     tmp_path, monkeypatch, caplog):
   """The one before stays, and the next save tries again."""
