@@ -79,23 +79,32 @@ def committing(path):
   directory = _temporary_directory(path)
   os.mkdir(directory)
   temporary = os.path.join(directory, os.path.basename(path))
-  num_files = 0
   try:
     yield temporary
-    written = _files(temporary)
-    for name in written:
+    for name in _files(temporary):
       whole_file.sync(os.path.join(directory, name))
-    num_files = len(written)
     _move_out(temporary)
     whole_file.sync(os.path.dirname(path) or '.')
   finally:
-    is_half_moved = 0 < len(_files(temporary)) < num_files
-    if not is_half_moved:
-      shutil.rmtree(directory, ignore_errors=True)
+    if not _is_half_moved(temporary):
+      _remove_directory(temporary)
 
 
 def _temporary_directory(path):
   return f'{path}_temp'
+
+
+def _is_half_moved(temporary):
+  """Whether data files have been moved out, and the index has not.
+
+  TensorFlow makes the index when all data files have their names. Each of these
+  names ends in how many there are.
+  """
+  found = _files(temporary)
+  if f'{os.path.basename(temporary)}.index' not in found:
+    return False
+  _, *data = found
+  return not data or len(data) < int(data[0].rpartition('-')[2])
 
 
 def _move_out(temporary):
@@ -105,12 +114,20 @@ def _move_out(temporary):
                os.path.join(os.path.dirname(directory), found))
 
 
+def _remove_directory(temporary):
+  with contextlib.suppress(OSError):
+    # The index first: with the data gone, it would pass for half moved.
+    if os.path.exists(f'{temporary}.index'):
+      os.remove(f'{temporary}.index')
+    shutil.rmtree(os.path.dirname(temporary), ignore_errors=True)
+
+
 def _finish_or_remove(path):
   """Does so with what was left when `path` was written the last time."""
-  directory, name = _temporary_directory(path), os.path.basename(path)
-  if f'{name}.index' in _list(directory) and _files(path):
-    _move_out(os.path.join(directory, name))
-  shutil.rmtree(directory, ignore_errors=True)
+  temporary = os.path.join(_temporary_directory(path), os.path.basename(path))
+  if _is_half_moved(temporary):
+    _move_out(temporary)
+  _remove_directory(temporary)
 
 
 def clean_up(logdir):

@@ -161,9 +161,9 @@ def test_a_new_run_does_not_inherit_the_best_of_another(tmp_path):
     with pytest.raises(config_lib.ConfigError) as caught:
       _Run(tmp_path)
     assert str(caught.value) == (
-        f'--logdir={tmp_path} has logs or a best checkpoint ({found}), but no checkpoint '
-        'that they go with. Bring the checkpoints back, or move these away to '
-        'start afresh, or choose another --logdir.')
+        f'--logdir={tmp_path} has logs or a best checkpoint ({found}), but no '
+        'checkpoint that they go with. Bring the checkpoints back, or move '
+        'these away to start afresh, or choose another --logdir.')
     assert sorted(tmp_path.rglob('*')) == before
     (tmp_path / 'metrics.jsonl').unlink(missing_ok=True)
   (tmp_path / 'best').rename(tmp_path / 'old')
