@@ -78,7 +78,7 @@ class Checkpointer:
     return self._learner.frames, self._learner.steps
 
   def save(self):
-    """Saves the learner, unless it has made no update since the last time.
+    """Saves the learner, unless its checkpoint of the last update is there.
 
     A checkpoint of as many frames gives way to it.
 
@@ -86,8 +86,9 @@ class Checkpointer:
       tf.errors.OpError: It cannot be written; those before it stay.
       OSError: Likewise.
     """
-    if self._progress() != self._saved:
-      path = files.path_of(self._logdir, self._learner.frames)
+    path = files.path_of(self._logdir, self._learner.frames)
+    if (self._progress() != self._saved or
+        not os.path.exists(f'{path}.index')):
       self._checkpoint.config.assign(self._config_json)
       self._save_counter.assign_add(1)
       with files.committing(path) as temporary:

@@ -150,6 +150,8 @@ def keep_newest(logdir, count):
   """
   paths = find(logdir)
   names = [os.path.basename(path) for path in paths[-count:]]
+  if not names:
+    return
   # TensorFlow's own format. Noted before the others go, for who reads it.
   whole_file.write(os.path.join(logdir, NOTE_FILE), ''.join([
       f'model_checkpoint_path: "{names[-1]}"\n',

@@ -465,6 +465,19 @@ def test_unchanged_state_is_not_saved_again(tmp_path):
   assert os.stat(path + '.index').st_mtime_ns == modified
 
 
+def test_what_somebody_removed_is_saved_again(tmp_path):
+  """Though there is nothing new since: the run has it all."""
+  learner = _make_learner()
+  checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '')
+  _step(learner, _batch(0))
+  checkpointer.save()
+  for path in tmp_path.glob('ckpt-*'):
+    path.unlink()
+  assert checkpointer.save().endswith('-80')
+  restored, _ = _restore(tmp_path)
+  _assert_equal(_state(restored), _state(learner))
+
+
 def test_updates_without_new_frames_are_saved(tmp_path):
   """After a save and after a restore."""
   first = _make_learner()

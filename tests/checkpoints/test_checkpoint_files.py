@@ -94,3 +94,9 @@ def test_a_second_save_of_the_same_frames_that_is_killed_loses_nothing(
         break
     if is_saved:
       break
+
+
+def test_where_there_is_no_checkpoint_none_is_removed(tmp_path):
+  """Somebody may have removed them all."""
+  checkpoint_files.keep_newest(str(tmp_path), 3)
+  assert os.listdir(tmp_path) == []
