@@ -1,5 +1,6 @@
 """A log that loses no line when it cannot be written for a while."""
 
+import itertools
 import os
 
 from scalable_agent.files import log_lines
@@ -103,16 +104,23 @@ def keep_until(path, progress, progress_of_line, header_lines=0):
   """
   if not os.path.exists(path):
     return
-  with open(path, 'rb') as f:
-    lines = f.readlines()
-  kept = [line for line in lines[:header_lines] if line.endswith(b'\n')]
-  for line in lines[header_lines:]:
-    found = progress_of_line(line)
+
+  def is_kept(number, line):
     # A line without an end was being written when the run was killed.
-    if line.endswith(b'\n') and found is not None and found <= progress:
-      kept.append(line)
-  if len(kept) != len(lines):
-    whole_file.write(path, b''.join(kept))
+    if not line.endswith(b'\n') or number < header_lines:
+      return line.endswith(b'\n')
+    found = progress_of_line(line)
+    return found is not None and found <= progress
+
+  # Line by line: a log may be larger than the memory.
+  with open(path, 'rb') as beginning, open(path, 'rb') as log:
+    lines = enumerate(log)
+    num_whole = next((number for number, line in lines
+                      if not is_kept(number, line)), None)
+    if num_whole is not None:
+      whole_file.write_lines(path, itertools.chain(
+          itertools.islice(beginning, num_whole),
+          (line for number, line in lines if is_kept(number, line))))
 
 
 def last_frames(path, frames_of_line):
@@ -146,6 +154,26 @@ def last_lines(path, num_bytes=_TAIL_BYTES):
     return []
   # The first may be the end of a line, the last has not ended yet.
   return lines[1 if start else 0:-1]
+
+
+def lines_backwards(path):
+  """Yields the lines of a file without their ends, the last first.
+
+  What follows the end of the last line, if only nothing, counts as a line.
+
+  Raises:
+    OSError: The file cannot be read.
+  """
+  with open(path, 'rb') as f:
+    start, rest = f.seek(0, os.SEEK_END), b''
+    while start:
+      size = min(start, _TAIL_BYTES)
+      start -= size
+      f.seek(start)
+      # The block may begin within a line.
+      rest, *lines = (f.read(size) + rest).split(b'\n')
+      yield from reversed(lines)
+    yield rest
 
 
 def has_lines(path):

@@ -44,8 +44,13 @@ def write(path, content):
     OSError: It cannot be written, and an old file stays as it was; or it is
       written, and the disk may lose it for the old one.
   """
+  write_lines(path, [content])
+
+
+def write_lines(path, lines):
+  """As `write`, of an iterable of bytes, which have their line ends."""
   with replacing(path) as temporary, open(temporary, 'wb') as f:
-    f.write(content)
+    f.writelines(lines)
     f.flush()
     os.fsync(f.fileno())
   sync(os.path.dirname(path) or '.')

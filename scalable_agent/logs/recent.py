@@ -7,6 +7,7 @@ import numpy as np
 
 from scalable_agent import suites
 from scalable_agent import trajectories
+from scalable_agent.files import log_file
 from scalable_agent.files import log_lines
 from scalable_agent.suites import scores as suite_scores
 
@@ -40,20 +41,18 @@ class RecentEpisodes:
     """
     if not os.path.exists(path):
       return
-    with open(path, 'rb') as f:
-      lines = f.readlines()
     found = []
-    counts = collections.Counter()
-    for line in reversed(lines):
+    # Of these levels alone: a damaged name would never occur often enough.
+    missing = dict.fromkeys(self._levels, WINDOW)
+    # The log may be long, and its end is enough.
+    for line in log_file.lines_backwards(path):
       logged = log_lines.parse_episode(line)
-      # A damaged name would never occur often enough to end this.
-      if logged is None or logged.level not in self._levels:
+      if logged is None or not missing.get(logged.level):
         continue
       found.append(trajectories.Episode(
           logged.level, logged.episode_return, logged.episode_frames))
-      counts[logged.level] += 1
-      # The log may be long, and its end says all.
-      if len(counts) >= self.num_levels and min(counts.values()) >= WINDOW:
+      missing[logged.level] -= 1
+      if not any(missing.values()):
         break
     for episode in reversed(found):
       self.add(episode)

@@ -44,7 +44,7 @@ def bad(details):
 
 
 def read_json(message):
-  """Returns the dict that a message, bytes, holds as JSON; raises `Rejected`."""
+  """Returns the dict in a message, bytes of JSON; raises `Rejected`."""
   try:
     value = json.loads(message)
     if isinstance(value, dict):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import tracemalloc
 
 import hypothesis
 from hypothesis import strategies as st
@@ -146,6 +147,60 @@ def test_keep_until_keeps_what_the_checkpoint_knows(
   # Where a line was cut, what follows is one with it.
   assert result.startswith(b''.join(kept))
   assert all(line.endswith(b'\n') for line in result.splitlines(True))
+
+
+def _peak_bytes(function):
+  """What a function has in memory at the most."""
+  tracemalloc.start()
+  try:
+    function()
+    return tracemalloc.get_traced_memory()[1]
+  finally:
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize('damage', [b'', b'x\n'])
+def test_a_log_that_is_cut_is_not_held_in_memory(tmp_path, damage):
+  path = tmp_path / 'log'
+  kept = b'1,%s\n' % (b'a' * 500) * 10_000
+  path.write_bytes(kept + damage + kept + b'3,a\n')
+  peak = _peak_bytes(lambda: log_file.keep_until(path, 2, _frames_of))
+  assert path.read_bytes() == 2 * kept
+  assert peak < 1 << 20
+
+
+def test_a_log_of_which_all_is_kept_is_not_written(tmp_path):
+  path = tmp_path / 'log'
+  path.write_bytes(b'head\n1,a\n2,a\n')
+  before = os.stat(path)
+  log_file.keep_until(path, 2, _frames_of, 1)
+  assert os.stat(path) == before
+
+
+@hypothesis.given(st.lists(st.sampled_from([b'\n', b'a', b'bc\n'])),
+                  st.integers(1, 5))
+def test_lines_backwards_are_all_lines(tmp_path_factory, parts, block_bytes):
+  """Wherever a block that is read begins."""
+  path = tmp_path_factory.mktemp('log') / 'log'
+  content = b''.join(parts)
+  path.write_bytes(content)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(log_file, '_TAIL_BYTES', block_bytes)
+    found = list(log_file.lines_backwards(path))
+  assert found == content.split(b'\n')[::-1]
+
+
+def test_lines_backwards_are_not_held_in_memory(tmp_path):
+  path = tmp_path / 'log'
+  path.write_bytes(b'1,%s\n' % (b'a' * 500) * 20_000)
+  count = 0
+
+  def read():
+    nonlocal count
+    count = sum(1 for _ in log_file.lines_backwards(path))
+
+  assert _peak_bytes(read) < 2 << 20
+  assert count == 20_001
 
 
 def test_the_last_frames_are_the_most(tmp_path):

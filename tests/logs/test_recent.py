@@ -1,5 +1,7 @@
 """The last episodes of a run, its own and those from before it was resumed."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,20 @@ def test_of_a_suite_levels_that_are_rare_at_the_end_have_their_last_too(
   for game, value in rows:
     noted.add(trajectories.Episode(game, value, 4))
   assert read.suite_scores() == noted.suite_scores()
+
+
+def test_a_long_log_is_not_held_in_memory(tmp_path):
+  """Though a level that has no episode is looked for in all of it."""
+  path = _logged(tmp_path / 'e.csv', [('pong', 1.)] * 20_000)
+  episodes = recent.RecentEpisodes('atari57')
+  tracemalloc.start()
+  try:
+    episodes.add_logged(path)
+    _, peak = tracemalloc.get_traced_memory()
+  finally:
+    tracemalloc.stop()
+  assert len(episodes) == 100
+  assert peak < 2 << 20
 
 
 def test_a_new_run_has_none(tmp_path):
