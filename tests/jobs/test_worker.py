@@ -135,8 +135,9 @@ def test_a_gradient_that_was_sent_again_makes_one_update():
       assert again.result() == (grpc.StatusCode.OK, b'')
       assert raw.unary('PutUnroll', message) == (grpc.StatusCode.OK, b'')
       assert not len(queue)
-      # The next one is another.
-      raw.future('PutUnroll', _message(agent, session, 2, gradient))
+      # The next one is another. A call that nobody holds is cancelled.
+      unused_call = raw.future(
+          'PutUnroll', _message(agent, session, 2, gradient))
       _take(queue)
   assert learner.steps == 1
   for a, b in zip(learner.variables(), expected.variables(), strict=True):
