@@ -32,9 +32,12 @@ MAX_RETRIES = 2
 _LOCK_FILE = 'launcher.lock'
 _POLL_SECONDS = .2
 _WAIT_SECONDS = .05
-# How long to wait before a failed start is tried again: a disk may be full for
-# a while.
+# How long to wait before a run is tried again that could not be started, or
+# crashed without a newer checkpoint: a disk may be full for a while.
 _REST_SECONDS = 30.
+# How long a run that cannot be started rests in all before it has failed: as
+# long as one that trains bears a full disk.
+_UNSTARTABLE_SECONDS = 1200.
 # How long files may be unreadable before this program gives up.
 _UNREADABLE_SECONDS = 300.
 # How long a process may take to end once it is told to: more than a save.
@@ -59,8 +62,7 @@ class ManagedRun:
     total_frames: Environment frames it is to take.
     state: 'waiting', 'running', 'elsewhere' (a process that somebody else
       started works on it), 'done', or 'failed'.
-    crashes: Failed starts and unexpected ends in a row, with no newer
-      checkpoint in between.
+    crashes: Unexpected ends in a row, with no newer checkpoint in between.
     is_told: Whether its process has been told to end, and has not ended yet.
   """
 
@@ -94,6 +96,7 @@ class ManagedRun:
     self._told = None
     self._start_error = ''
     self._rests_until = -math.inf
+    self._rested_seconds = 0.
     self._unreadable = None
     self.state = 'done' if is_done() else 'waiting'
 
@@ -105,27 +108,31 @@ class ManagedRun:
   def last_words(self):
     """The last line that a process printed, or why none could be started."""
     if self._start_error:
-      return self._start_error
+      return f'It cannot be started: {self._start_error}'
     lines = [line for line in log_file.last_lines(self.output_path)
              if line.strip()]
     return lines[-1].decode(errors='replace') if lines else ''
 
   def failure(self):
     """Says of a run that has failed why, without its name."""
-    if not self.crashes:
-      return f'cannot be started: {self.last_words()}'
+    if self._start_error:
+      return f'cannot be started: {self._start_error}'
     return (f'crashed {self.crashes} times (see {self.output_path}): '
             f'{self.last_words()}')
 
   @property
   def rests(self):
-    """Whether it is too early to try a failed start again."""
+    """Whether it is too early to try again."""
     return time.monotonic() < self._rests_until
+
+  def _rest(self):
+    self._rests_until = time.monotonic() + _REST_SECONDS
 
   def start(self, environ=None):
     """Starts a process, unless there is one already, or nothing to do.
 
-    Where files cannot be written, this counts as a crash, and the run rests.
+    Where files cannot be written, the run rests. It has failed once it has
+    rested for many minutes without a start.
 
     Args:
       environ: Environment variables for the process beside those of this one.
@@ -133,13 +140,16 @@ class ManagedRun:
     try:
       self._start_error = ''
       self._start(environ or {})
+      self._rested_seconds = 0.
     except OSError as e:
       self._start_error = (
-          f'It cannot be started: {e.filename or self.logdir}: '
-          f'{errors.first_line(e)}.')
-      logging.warning('%s: %s', self.name, self._start_error)
-      self._rests_until = time.monotonic() + _REST_SECONDS
-      self._count_crash()
+          f'{e.filename or self.logdir}: {errors.first_line(e)}.')
+      logging.warning('%s: %s', self.name, self.last_words())
+      # Time in which others keep it from another try does not count.
+      if self._rested_seconds >= _UNSTARTABLE_SECONDS:
+        self.state = 'failed'
+      self._rested_seconds += _REST_SECONDS
+      self._rest()
     except config_lib.ConfigError as e:
       self._start_error = str(e)
       self.state = 'failed'
@@ -225,7 +235,11 @@ class ManagedRun:
       frames = checkpoint_files.newest_frames(self.logdir)
     except OSError:
       frames = self._crash_frames
-    self.crashes = self.crashes + 1 if frames <= self._crash_frames else 1
+    if frames > self._crash_frames:
+      self.crashes = 0
+    else:
+      self._rest()
+    self.crashes += 1
     self._crash_frames = frames
     self.state = 'waiting' if self.crashes <= MAX_RETRIES else 'failed'
 

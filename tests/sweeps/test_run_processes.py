@@ -25,6 +25,15 @@ pytestmark = pytest.mark.usefixtures('bounded')
 _SUCCEED = 'touch done'
 
 
+@pytest.fixture(name='rest', autouse=True)
+def _rest(monkeypatch):
+  """A function that sets how many seconds runs rest, at first hardly any."""
+  set_seconds = lambda seconds: monkeypatch.setattr(
+      run_processes, '_REST_SECONDS', seconds)
+  set_seconds(.01)
+  return set_seconds
+
+
 def _make_run(tmp_path, script, name='a', **kwargs):
   logdir = tmp_path / name
   logdir.mkdir(exist_ok=True)
@@ -94,17 +103,33 @@ def test_a_crash_is_tried_again_twice(tmp_path, ending):
   assert fails.last_words() == 'out of cheese'
 
 
+@pytest.mark.parametrize('script, rests', [
+    ('exit 1', True), ('touch ckpt-$(wc -l < starts).index; exit 1', False)])
+def test_a_run_rests_after_a_crash_without_a_newer_checkpoint(
+    tmp_path, rest, script, rests):
+  """Its disk may be full for a while."""
+  rest(30.)
+  run = _make_run(tmp_path, script)
+  for _ in range(2):
+    run.start()
+    run._process.wait()
+    run.poll()
+    assert (run.state, run.rests) == ('waiting', rests)
+
+
 def test_a_run_that_cannot_be_started_stops_no_other(tmp_path, monkeypatch):
-  monkeypatch.setattr(run_processes, '_REST_SECONDS', .01)
+  monkeypatch.setattr(run_processes, '_UNSTARTABLE_SECONDS', .02)
   other = _make_run(tmp_path, f'sleep .5; {_SUCCEED}', 'other')
   broken = _make_run(tmp_path, _SUCCEED, 'broken')
   (tmp_path / 'broken').rmdir()
   (tmp_path / 'broken').write_text('')
   _run([other, broken], parallel=2)
   assert (other.state, other.crashes) == ('done', 0)
-  assert (broken.state, broken.crashes) == ('failed', 3)
+  assert (broken.state, broken.crashes) == ('failed', 0)
   assert broken.last_words() == (
       f'It cannot be started: {tmp_path}/broken: File exists.')
+  assert broken.failure() == (
+      f'cannot be started: {tmp_path}/broken: File exists.')
 
 
 def test_what_no_start_could_change_is_not_tried_again(tmp_path):
@@ -119,8 +144,24 @@ def test_what_no_start_could_change_is_not_tried_again(tmp_path):
   assert run.failure() == 'cannot be started: It has no checkpoint.'
 
 
-def test_a_full_disk_is_waited_for(tmp_path, monkeypatch):
-  monkeypatch.setattr(run_processes, '_REST_SECONDS', .5)
+def test_a_full_disk_is_waited_for_as_long_as_by_one_that_trains(
+    tmp_path, rest):
+  rest(30.)
+
+  def prepare():
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+  run = run_processes.ManagedRun(
+      'a', str(tmp_path), 100, prepare, lambda: False)
+  for _ in range(20 * 60 // 30):
+    run.start()
+    assert (run.state, run.rests, run.crashes) == ('waiting', True, 0)
+  run.start()
+  assert run.state == 'failed'
+
+
+def test_a_full_disk_is_waited_for(tmp_path, rest):
+  rest(.5)
   times = []
 
   def prepare():

@@ -11,6 +11,7 @@ import pytest
 from scalable_agent import config as config_lib
 from scalable_agent.files import locks
 from scalable_agent.sweeps import grid
+from scalable_agent.sweeps import run_processes
 from scalable_agent.sweeps import shared_replay
 from scalable_agent.sweeps import trials
 from scalable_agent.training import run_config
@@ -35,6 +36,7 @@ def _job(tmp_path, monkeypatch):
     (tmp_path / 'job.py').write_text(text)
     monkeypatch.setenv('PYTHONPATH', str(tmp_path))
     monkeypatch.setattr(trials, 'EXPERIMENT', 'job')
+    monkeypatch.setattr(run_processes, '_REST_SECONDS', .01)
     return shared_replay.SharedReplay(str(tmp_path), _config(), 2)
   return make
 
