@@ -11,6 +11,7 @@ look for it. Nothing here depends on it.
 """
 
 import contextlib
+import hashlib
 import os
 import re
 import shutil
@@ -64,6 +65,27 @@ def _files(path):
       (found for found in _list(os.path.dirname(path))
        if _FILE.fullmatch(found) and found.startswith(f'{name}.')),
       key=lambda found: not found.endswith('.index'))
+
+
+def fingerprint(path):
+  """Returns 16 hex digits that tell a checkpoint apart, whole or not.
+
+  The index has a checksum of each tensor, so nothing else is read.
+
+  Args:
+    path: Its path without the endings of files.
+
+  Raises:
+    OSError: It cannot be read, or is removed meanwhile.
+  """
+  digest = hashlib.sha256()
+  for name in _files(path):
+    file = os.path.join(os.path.dirname(path), name)
+    digest.update(f'{name} {os.path.getsize(file)} '.encode())
+    if name.endswith('.index'):
+      with open(file, 'rb') as f:
+        digest.update(f.read())
+  return digest.hexdigest()[:16]
 
 
 @contextlib.contextmanager

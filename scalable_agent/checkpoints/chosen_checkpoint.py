@@ -55,6 +55,23 @@ def frames(config):
   return checkpoint_files.frames_of(find(config)[-1])
 
 
+def fingerprint(config):
+  """Returns what tells the checkpoint apart, whole or not, a string.
+
+  Args:
+    config: A `config.Config`.
+
+  Raises:
+    ConfigError: There is none, and --checkpoint asks for another than the
+      latest.
+    OSError: It cannot be read, or is removed meanwhile.
+  """
+  if config.checkpoint == LATEST:
+    return checkpoint_files.fingerprint(
+        checkpoint_files.path_of(config.logdir, frames(config)))
+  return checkpoint_files.fingerprint(find(config)[-1])
+
+
 def _find_latest(config):
   try:
     paths = checkpoint_files.find(config.logdir)

@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 
+from scalable_agent.checkpoints import chosen_checkpoint
 from scalable_agent.files import file_names
 from scalable_agent.files import whole_file
 from scalable_agent.results import published
@@ -99,25 +100,44 @@ def of_level(name, episodes):
       episode_frames=[episode.episode_frames for episode in episodes])
 
 
-def write_scores(logdir, levels, frames, suite_scores=()):
+def identity(config):
+  """Returns what `test_scores.json` says of the test itself, a dict.
+
+  A test with another identity may have other scores. Its checkpoint is that
+  which --checkpoint names, even if it is damaged, so that an older one is
+  played.
+
+  Args:
+    config: A `config.Config`.
+
+  Raises:
+    ConfigError, OSError: As `chosen_checkpoint.fingerprint`.
+  """
+  return dict(seed=config.seed, dataset_path=config.dataset_path,
+              checkpoint=chosen_checkpoint.fingerprint(config))
+
+
+def write_scores(logdir, levels, frames, test, suite_scores=()):
   """Writes `test_scores.json`, at the end of a test.
 
   Args:
     logdir: The run's directory.
     levels: A dict of level name to what `of_level` returned.
     frames: Environment frames the weights were trained on.
+    test: The `identity` of the test.
     suite_scores: A dict of name to score over all levels, if there is any.
 
   Returns:
-    What was written, a dict: `frames`, suite scores, and `levels`. This has by
-    name the `mean`, `standard_error` (null for one episode),
+    What was written, a dict: `frames`, `test`, suite scores, and `levels`.
+    This has by name the `mean`, `standard_error` (null for one episode),
     `human_normalized_score` (in percent, null where there is no human's),
     `num_episodes` and all `episode_returns` and `episode_frames`.
 
   Raises:
     OSError: It cannot be written.
   """
-  scores = dict(frames=frames, **dict(suite_scores), levels=levels)
+  scores = dict(
+      frames=frames, test=test, **dict(suite_scores), levels=levels)
   _write(os.path.join(logdir, file_names.TEST_SCORES), scores)
   return scores
 

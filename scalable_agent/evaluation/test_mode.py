@@ -19,6 +19,7 @@ from scalable_agent.evaluation import scores as scores_lib
 from scalable_agent.evaluation import trained as trained_lib
 from scalable_agent.files import file_names
 from scalable_agent.files import whole_file
+from scalable_agent.process import errors
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
 from scalable_agent.suites import scores as suite_scores
@@ -67,7 +68,7 @@ def _play_levels(config, tester):
   levels = {name: levels[name] for name in level_names}
   with config_lib.writing('logdir', config.logdir):
     scores = scores_lib.write_scores(
-        config.logdir, levels, tester.frames,
+        config.logdir, levels, tester.frames, tester.identity,
         suite_scores.compute(config.level_name, {
             name: level['episode_returns'] for name, level in levels.items()}))
     tester.unfinished.remove()
@@ -82,12 +83,16 @@ class _Tester:
 
   Attributes:
     frames: Environment frames it was trained on.
+    identity: Of `scores.identity`.
     unfinished: The `scores.UnfinishedTest` of the configuration.
   """
 
   def __init__(self, config, stop):
     self._stop = stop
     devices = devices_assembly.choose(config)
+    # Before the weights are read: a checkpoint that is saved meanwhile is not
+    # taken for a tested one.
+    self.identity = _identity(config)
     trained = trained_lib.restore(config)
     with config_lib.writing('logdir', config.logdir):
       scores_lib.check_writing(config.logdir)
@@ -141,6 +146,14 @@ class _Tester:
       frames = recording.play(pool, self._act, self._agent.initial_state(1))
       recording.write_gif(path, frames, config.num_action_repeats)
     return path
+
+
+def _identity(config):
+  try:
+    return scores_lib.identity(config)
+  except OSError as e:
+    raise config_lib.ConfigError(f'--logdir={config.logdir} cannot be read: '
+                                 f'{errors.first_line(e)}.') from e
 
 
 def _kind(config, saved):

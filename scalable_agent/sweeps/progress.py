@@ -8,6 +8,7 @@ import os
 from scalable_agent import suites
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.checkpoints import chosen_checkpoint
+from scalable_agent.evaluation import scores as scores_lib
 from scalable_agent.files import file_names
 from scalable_agent.files import log_file
 from scalable_agent.files import log_lines
@@ -32,12 +33,15 @@ def is_trained(config):
 
 
 def is_tested(config):
-  """Whether a `config.Config`'s checkpoint has been tested enough, and filmed.
-  """
+  """Whether a `config.Config`'s test has been played, and its films made."""
   try:
     with open(os.path.join(config.logdir, file_names.TEST_SCORES)) as f:
       scores = json.load(f)
-    return scores['frames'] == chosen_checkpoint.frames(config) and all(
+    if 'test' in scores:
+      is_same = scores['test'] == scores_lib.identity(config)
+    else:  # It was written before tests said so.
+      is_same = scores['frames'] == chosen_checkpoint.frames(config)
+    return is_same and all(
         scores['levels'][level]['num_episodes'] >= config.test_num_episodes
         and (not config.video_dir or os.path.exists(
             file_names.video(config.video_dir, level)))

@@ -220,7 +220,8 @@ def test_scores_of_played_episodes_can_be_written(tmp_path):
   """What a pool hands out in NumPy types ends up in the file."""
   episodes = _play(ScriptedPool([[(5, 0.1)] * 3]), 2)
   scores.write_scores(
-      str(tmp_path), {'level_0': scores.of_level('level_0', episodes)}, 8)
+      str(tmp_path), {'level_0': scores.of_level('level_0', episodes)}, 8,
+      {})
   levels = json.loads((tmp_path / 'test_scores.json').read_text())['levels']
   assert levels['level_0']['mean'] == pytest.approx(0.1)
   assert levels['level_0']['episode_frames'] == [20, 20]

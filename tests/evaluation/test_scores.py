@@ -75,9 +75,10 @@ def _level(name, *returns):
 
 def test_write_scores(tmp_path):
   """The file has what is returned: scores, their errors, and all episodes."""
+  test = dict(seed=3)
   scores = scores_lib.write_scores(
       tmp_path, dict(_level('pong', 20, 21, 19, 12),
-                     **_level('breakout', 400)), 1000)
+                     **_level('breakout', 400)), 1000, test)
   assert os.listdir(tmp_path) == ['test_scores.json']
   assert json.loads((tmp_path / 'test_scores.json').read_text()) == scores
   # Deviations of 2, 3, 1 and -6 from the mean; 50 / 3 is their variance.
@@ -88,7 +89,7 @@ def test_write_scores(tmp_path):
   assert scores['levels']['pong'].pop('standard_error') == pytest.approx(
       math.sqrt(50 / 3 / 4))
   assert scores == dict(
-      frames=1000,
+      frames=1000, test=test,
       levels=dict(
           pong=dict(
               mean=18.0, num_episodes=4,
@@ -130,7 +131,7 @@ def test_what_tests_have_played_so_far_is_kept_apart(tmp_path):
 def test_scores_are_replaced_at_once(tmp_path, monkeypatch):
   """A reader sees the old file or the new one, and an error leaves the old."""
   path = tmp_path / 'test_scores.json'
-  old = scores_lib.write_scores(tmp_path, _level('a', 1), 1)
+  old = scores_lib.write_scores(tmp_path, _level('a', 1), 1, {})
 
   replaced = []
   replace = os.replace
@@ -143,10 +144,10 @@ def test_scores_are_replaced_at_once(tmp_path, monkeypatch):
     replace(source, destination)
 
   monkeypatch.setattr(os, 'replace', checked_replace)
-  new = scores_lib.write_scores(tmp_path, _level('a', 2, 3), 2)
+  new = scores_lib.write_scores(tmp_path, _level('a', 2, 3), 2, {})
   assert replaced == [new]
   assert json.loads(path.read_text()) == new
 
   with pytest.raises(TypeError):
-    scores_lib.write_scores(tmp_path, _level('a', 4), object())
+    scores_lib.write_scores(tmp_path, _level('a', 4), object(), {})
   assert json.loads(path.read_text()) == new

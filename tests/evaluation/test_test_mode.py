@@ -24,6 +24,7 @@ from scalable_agent.environments.engines import atari
 from scalable_agent.evaluation import test_mode
 from scalable_agent.files import whole_file
 from scalable_agent.process import signals
+from scalable_agent.sweeps import progress
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -223,6 +224,24 @@ def test_scores_that_cannot_be_written_are_refused_before_any_episode(
   with pytest.raises(config_lib.ConfigError, match=(
       f'^--logdir={tmp_path} cannot be written: Is a directory')):
     test_mode.test(config)
+
+
+def test_a_test_of_an_older_checkpoint_than_the_damaged_newest_is_one(
+    tmp_path, monkeypatch):
+  """Until there is another, also if that is of the same frame."""
+  monkeypatch.setattr(atari, 'AtariPool', ShortGame)
+  config = _config(tmp_path, level_name='pong', test_num_episodes=2,
+                   network='shallow', width=36, height=36)
+  _save(config)
+  (tmp_path / 'ckpt-800.index').write_text('damaged')
+  assert test_mode.test(config)['frames'] == 0
+  assert progress.is_tested(config)
+  (tmp_path / 'ckpt-800.index').unlink()
+  assert not progress.is_tested(config)
+  test_mode.test(config)
+  assert progress.is_tested(config)
+  _save(dataclasses.replace(config, seed=2))
+  assert not progress.is_tested(config)
 
 
 def test_a_run_without_a_checkpoint_is_refused(tmp_path):

@@ -1,9 +1,13 @@
 """How far a run is, by its files."""
 
+import dataclasses
+import json
 import types
 
 import pytest
 
+from scalable_agent import config as config_lib
+from scalable_agent.evaluation import scores as scores_lib
 from scalable_agent.sweeps import progress
 
 
@@ -41,6 +45,33 @@ def test_is_tested(tmp_path, text, expected):
   assert not progress.is_tested(config)
   (tmp_path / 'pong.gif').touch()
   assert progress.is_tested(config) == expected
+
+
+def test_another_test_is_not_tested_yet(tmp_path):
+  """Of other images, another seed, or another run of the same frames."""
+  config = config_lib.resolve(dict(
+      logdir=str(tmp_path), level_name='pong', mode='test'))
+  for frames in 40, 80:
+    _write_checkpoint(tmp_path, frames)
+  scores = dict(frames=80, test=scores_lib.identity(config),
+                levels=dict(pong=dict(num_episodes=10)))
+  # If the newest checkpoint is damaged, an older one is tested.
+  for frames in 80, 40:
+    (tmp_path / 'test_scores.json').write_text(
+        json.dumps(dict(scores, frames=frames)))
+    assert progress.is_tested(config)
+  for changes in (dict(seed=9), dict(dataset_path='/images'),
+                  dict(checkpoint=str(tmp_path / 'ckpt-40'))):
+    assert not progress.is_tested(dataclasses.replace(config, **changes))
+  _write_checkpoint(tmp_path, 120)
+  assert not progress.is_tested(config)
+  (tmp_path / 'ckpt-120.index').unlink()
+  assert progress.is_tested(config)
+  (tmp_path / 'ckpt-80.index').write_text('other checksums')
+  assert not progress.is_tested(config)
+  (tmp_path / 'ckpt-80.index').unlink()
+  (tmp_path / 'ckpt-40.index').unlink()
+  assert not progress.is_tested(config)
 
 
 def test_progress_is_read_from_the_ends(tmp_path):
