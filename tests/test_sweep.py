@@ -14,6 +14,7 @@ import pytest
 from scalable_agent import config as config_lib
 from scalable_agent import sweep
 from scalable_agent.config import flags as config_flags
+from scalable_agent.files import locks
 from scalable_agent.results import tables
 from scalable_agent.studies import document
 from scalable_agent.studies import outcomes
@@ -390,6 +391,33 @@ def test_a_sweep_goes_on_with_the_same_agents(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match=f'^Error: {changed} cannot work: '
                        f'{logdir} was begun with {was}. All runs have the'):
       _main(*arguments, changed)
+
+
+@pytest.mark.parametrize('total', [1000, 2000])
+@pytest.mark.parametrize('begins_elsewhere', [True, False])
+def test_what_another_sweep_begins_meanwhile_is_not_gone_on_with(
+    tmp_path, monkeypatch, total, begins_elsewhere):
+  """Nor taken for done: it is another agent."""
+  runs = []
+  monkeypatch.setattr(sweep.program, 'finish', lambda found, *unused_args,
+                      **unused_hooks: runs.extend(found))
+  total = f'--total_environment_frames={total}'
+  _main(tmp_path, '--seeds=1', total)
+  logdir = _begin(tmp_path, '--entropy_cost=0.5', total)
+  (run,) = runs
+  if begins_elsewhere:
+    lock = locks.acquire(str(logdir / 'launcher.lock'))
+    run.start()
+    assert run.state == 'elsewhere'
+    os.close(lock)
+    run.poll()
+  if run.state == 'waiting':
+    run.start()
+  assert (run.state, run.failure()) == (
+      'failed', 'cannot be started: --entropy_cost=0.01 cannot work: '
+      f'{logdir} was begun with 0.5. All runs have the same flags, but for '
+      'what varies. Give those of the first start, or choose another '
+      '--logdir.')
 
 
 def test_agents_that_shared_one_seed_do_not_go_on(tmp_path, monkeypatch):

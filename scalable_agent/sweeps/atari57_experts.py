@@ -28,7 +28,6 @@ from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import program
 from scalable_agent.sweeps import slurm
 from scalable_agent.sweeps import trials as trials_lib
-from scalable_agent.training import run_config
 
 FLAGS = flags.FLAGS
 
@@ -60,7 +59,7 @@ def _make_runs(games):
   """Makes the run of each game, or raises ConfigError.
 
   Returns:
-    A pair of lists: the `ManagedRun`s, and their `config.Config`s.
+    A list of pairs of a `ManagedRun` and its `config.Config`.
   """
   if FLAGS['level_name'].present:
     raise config_lib.refusal(
@@ -69,12 +68,11 @@ def _make_runs(games):
       *trials_lib.memory_arguments(min(FLAGS.parallel, len(games))),
       *config_flags.given_arguments(without=('logdir',))]
   trials = grid.combine([[{'level_name': game} for game in games]])
-  configs = [
-      run_config.resolve_trial(config_flags.given(dict(
+  return [
+      trials_lib.make_run(trial, config_flags.given(dict(
           grid.settings_of(trial),
-          logdir=os.path.join(FLAGS.logdir, trial.name)))) for trial in trials]
-  return [trials_lib.make_run(trial, config, arguments)
-          for trial, config in zip(trials, configs, strict=True)], configs
+          logdir=os.path.join(FLAGS.logdir, trial.name))), arguments)
+      for trial in trials]
 
 
 def _slurm_script(games):
@@ -105,7 +103,7 @@ def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
     config_flags.refuse_arguments(argv)
-    runs, configs = _make_runs(_chosen_games())
+    runs, configs = zip(*_make_runs(_chosen_games()), strict=True)
     are_scores_known = True
     try:
       program.finish(runs, 'game', FLAGS.slurm, _slurm_script,

@@ -79,7 +79,7 @@ class ManagedRun:
         before each start, where nobody else works on the run. Where it raises
         ConfigError, the run has failed: another start would find the same.
       is_done: A function without arguments that says whether nothing is left
-        to do.
+        to do. Where it raises ConfigError, the run has failed.
       ends_with_parent: Whether the run saves and ends if this process is
         killed; otherwise it goes on.
     """
@@ -151,8 +151,11 @@ class ManagedRun:
       self._rested_seconds += _REST_SECONDS
       self._rest()
     except config_lib.ConfigError as e:
-      self._start_error = str(e)
-      self.state = 'failed'
+      self._fail(e)
+
+  def _fail(self, error):
+    self._start_error = str(error)
+    self.state = 'failed'
 
   def _start(self, environ):
     os.makedirs(self.logdir, exist_ok=True)
@@ -204,6 +207,8 @@ class ManagedRun:
     try:
       self._poll()
       self._unreadable = None
+    except config_lib.ConfigError as e:
+      self._fail(e)
     except OSError as e:
       if self._unreadable is None:
         self._unreadable = timing.Waited()
@@ -266,7 +271,7 @@ class ManagedRun:
         time.sleep(_WAIT_SECONDS)
       self.is_told = False
       self.state = 'waiting'
-      with contextlib.suppress(OSError):
+      with contextlib.suppress(OSError, config_lib.ConfigError):
         if self._is_done():
           self.state = 'done'
 

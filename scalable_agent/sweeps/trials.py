@@ -98,21 +98,23 @@ def own_seed(first, index):
   return first + index * _SEED_STEP
 
 
-def make_run(trial, config, arguments, ends_with_parent=False):
+def make_run(trial, values, arguments, ends_with_parent=False):
   """Makes the run of a trial.
 
   Args:
     trial: A `grid.Trial`.
-    config: The `config.Config` of the run, see `run_config.resolve_trial`.
+    values: A dict of name to value, the run's settings as for
+      `run_config.resolve_trial`.
     arguments: A list of flags that all runs get.
     ends_with_parent: As for `ManagedRun`.
 
   Returns:
-    A `ManagedRun`.
+    A pair of the `ManagedRun` and its `config.Config`.
 
   Raises:
     ConfigError: It cannot work, or its directory is another run's.
   """
+  config = run_config.resolve_trial(values)
   if config.task >= 0:
     raise config_lib.refusal(
         'task', config.task, 'each run of a sweep is one process')
@@ -125,13 +127,25 @@ def make_run(trial, config, arguments, ends_with_parent=False):
         'replay job with --share_replay')
   logdir_lib.check(config, {})
   _check_mark(trial, config.logdir)
-  is_done = (progress.is_tested if config.mode == 'test' else
-             progress.is_trained)
   settings = dict(grid.settings_of(trial), logdir=config.logdir)
   if config.video_dir:
     settings['video_dir'] = config.video_dir
 
+  def check_again():
+    # Another program may have begun it meanwhile.
+    run_config.resolve_trial(values)
+    _check_mark(trial, config.logdir)
+
+  def is_done():
+    has_ended = (progress.is_tested if config.mode == 'test' else
+                 progress.is_trained)
+    if not has_ended(config):
+      return False
+    check_again()
+    return True
+
   def prepare():
+    check_again()
     if config.mode == 'test':
       chosen_checkpoint.find(config)  # Or there is nothing to test.
     mark(config.logdir, trial.variant, trial.sample)
@@ -139,7 +153,7 @@ def make_run(trial, config, arguments, ends_with_parent=False):
 
   return run_processes.ManagedRun(
       trial.name, config.logdir, config.total_environment_frames, prepare,
-      lambda: is_done(config), ends_with_parent)
+      is_done, ends_with_parent), config
 
 
 def make_runs(trials, logdir, given, arguments, parallel, replay_host=''):
@@ -159,7 +173,7 @@ def make_runs(trials, logdir, given, arguments, parallel, replay_host=''):
     A pair of lists: the `ManagedRun`s, and their `config.Config`s.
 
   Raises:
-    ConfigError: As `make_run`, or as `run_config.resolve_trial`.
+    ConfigError: As `make_run`.
   """
   # Of two flags of one name the last wins: that of the trial, as for --seed.
   arguments = [
@@ -176,12 +190,12 @@ def make_runs(trials, logdir, given, arguments, parallel, replay_host=''):
     if given.get('video_dir'):
       # A film is named after its level, which runs may have in common.
       own['video_dir'] = os.path.join(given['video_dir'], trial.name)
-    config = run_config.resolve_trial(
-        {**given, **grid.settings_of(trial), **own})
-    configs.append(config)
-    runs.append(make_run(
+    run, config = make_run(
+        trial, {**given, **grid.settings_of(trial), **own}, arguments,
         # Without the replay job they could not go on.
-        trial, config, arguments, ends_with_parent=bool(replay_host)))
+        ends_with_parent=bool(replay_host))
+    runs.append(run)
+    configs.append(config)
   return runs, configs
 
 
