@@ -393,6 +393,20 @@ def test_a_sweep_goes_on_with_the_same_agents(tmp_path, monkeypatch):
       _main(*arguments, changed)
 
 
+def test_a_run_whose_last_evaluation_was_cut_off_is_not_done(
+    tmp_path, monkeypatch):
+  found = []
+  monkeypatch.setattr(sweep.program, 'finish', lambda runs, *unused_args,
+                      **unused_hooks: found.append(runs[0].state))
+  arguments = ('--total_environment_frames=1000',
+               '--evaluate_every_frames=400')
+  logdir = _begin(tmp_path, *arguments)
+  _main(tmp_path, '--seeds=1', *arguments)
+  (logdir / 'evaluations.csv').write_text('1000,gym:CartPole-v1,9,9\n')
+  _main(tmp_path, '--seeds=1', *arguments)
+  assert found == ['waiting', 'done']
+
+
 @pytest.mark.parametrize('total', [1000, 2000])
 @pytest.mark.parametrize('begins_elsewhere', [True, False])
 def test_what_another_sweep_begins_meanwhile_is_not_gone_on_with(

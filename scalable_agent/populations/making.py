@@ -78,7 +78,7 @@ def make(plan, settings, starts, score):
 
     population.members.append(members_lib.Member(
         population, i, logdir, configs[-1].total_environment_frames,
-        make_command))
+        make_command, configs[-1].evaluate_every_frames))
   if plan.shares_replay:
     shared_replay.check_alike(configs)
   _check_evolves(settings, configs)

@@ -31,7 +31,8 @@ class Member:
     run: Its `run_processes.ManagedRun`.
   """
 
-  def __init__(self, population, index, logdir, total_frames, make_command):
+  def __init__(self, population, index, logdir, total_frames, make_command,
+               evaluate_every_frames):
     """Initializes the member; starts nothing.
 
     Args:
@@ -42,6 +43,7 @@ class Member:
       make_command: A function of a dict of setting to value that returns the
         command of a process with these settings, a list of strings. It is
         called before each start.
+      evaluate_every_frames: As the setting.
     """
     self.index = index
     self._population = population
@@ -53,9 +55,12 @@ class Member:
     self._start_frames = 0
     self._turn_begin = None
     self._seen_bytes = 0
+    is_trained = lambda: self.saved_frames >= total_frames
     self.run = run_processes.ManagedRun(
         os.path.basename(logdir), logdir, total_frames, self._prepare,
-        lambda: self.saved_frames >= total_frames, ends_with_parent=True)
+        lambda: is_trained() and progress.is_evaluated(
+            logdir, evaluate_every_frames),
+        is_trained, ends_with_parent=True)
 
   @property
   def saved_frames(self):
@@ -104,8 +109,13 @@ class Member:
     """Ends its process if it can evolve."""
     if self.run.state == 'running' and self._has_new_episodes():
       newest = progress.last_episodes(self._logdir, 1, -1)
-      if newest and self._is_ready(newest[-1].frames):
+      if (newest and self._is_ready(newest[-1].frames) and
+          not self.has_trained()):
         self.run.terminate()
+
+  def has_trained(self):
+    """Whether its process has only an evaluation to end, by its log."""
+    return (progress.read(self._logdir).frames or 0) >= self._total_frames
 
   def trained_seconds(self):
     """How long its process has trained, 0 if it has none that does.
@@ -219,15 +229,20 @@ class Population:
       return math.inf
 
   def on_poll(self):
-    """Ends processes of members that can evolve, or whose turn is over."""
+    """Ends processes of members that can evolve, or whose turn is over.
+
+    One that plays its last evaluation ends by itself.
+    """
     for member in self.members:
       member.leave_if_ready()
     # No more members leave than wait.
     waiting = sum(member.run.state == 'waiting' for member in self.members)
     leaving = sum(member.run.is_told for member in self.members)
     if waiting > leaving:
-      staying = [member for member in self.members if not member.run.is_told]
-      longest = sorted(staying, key=Member.trained_seconds, reverse=True)
-      for member in longest[:waiting - leaving]:
-        if member.trained_seconds() >= self.turn_seconds:
-          member.run.terminate()
+      over = [member for member in self.members
+              if not member.run.is_told and
+              member.trained_seconds() >= self.turn_seconds and
+              not member.has_trained()]
+      over.sort(key=Member.trained_seconds, reverse=True)
+      for member in over[:waiting - leaving]:
+        member.run.terminate()

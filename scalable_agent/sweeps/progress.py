@@ -32,6 +32,26 @@ def is_trained(config):
           config.total_environment_frames)
 
 
+def is_evaluated(logdir, period):
+  """Whether the newest checkpoint has no evaluation that is due.
+
+  A run that is started again decides likewise whether to play it.
+
+  Args:
+    logdir: The run's directory.
+    period: As `evaluate_every_frames`.
+
+  Raises:
+    OSError: Files cannot be read.
+  """
+  if not period:
+    return True
+  evaluated = log_file.last_frames(
+      os.path.join(logdir, log_file.EVALUATIONS), log_lines.frames_of_episode)
+  newest = checkpoint_files.newest_frames(logdir)
+  return newest // period <= evaluated // period
+
+
 def is_tested(config):
   """Whether a `config.Config`'s test has been played, and its films made."""
   try:

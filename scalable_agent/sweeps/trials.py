@@ -136,13 +136,17 @@ def make_run(trial, values, arguments, ends_with_parent=False):
     run_config.resolve_trial(values)
     _check_mark(trial, config.logdir)
 
-  def is_done():
-    has_ended = (progress.is_tested if config.mode == 'test' else
-                 progress.is_trained)
-    if not has_ended(config):
+  def is_trained():
+    if config.mode == 'test' or not progress.is_trained(config):
       return False
     check_again()
     return True
+
+  def is_done():
+    if config.mode == 'test':
+      return progress.is_tested(config)
+    return is_trained() and progress.is_evaluated(
+        config.logdir, config.evaluate_every_frames)
 
   def prepare():
     check_again()
@@ -153,7 +157,7 @@ def make_run(trial, values, arguments, ends_with_parent=False):
 
   return run_processes.ManagedRun(
       trial.name, config.logdir, config.total_environment_frames, prepare,
-      is_done, ends_with_parent), config
+      is_done, is_trained, ends_with_parent), config
 
 
 def make_runs(trials, logdir, given, arguments, parallel, replay_host=''):

@@ -4,7 +4,8 @@
 
 Its checkpoints hold where its weights come from: `skill`, which is the return
 of its episodes, and `copies`, which names each start from other weights. Its
-files are those of a run, and it ends as a run does: at SIGTERM it saves.
+files are those of a run, and it ends as a run does: at SIGTERM it saves. With
+--evaluation_seconds it plays an evaluation at its end.
 """
 
 import argparse
@@ -35,7 +36,7 @@ def main():
   parser = argparse.ArgumentParser()
   for name, kind in (('logdir', str), ('total', int), ('skill', float),
                      ('secs_per_episode', float), ('start_seconds', float),
-                     ('warm_start', str)):
+                     ('evaluation_seconds', float), ('warm_start', str)):
     parser.add_argument(f'--{name}', type=kind, default=None)
   args, _ = parser.parse_known_args()
   time.sleep(args.start_seconds or 0.)
@@ -73,6 +74,13 @@ def main():
       m.flush()
   _write(f'{args.logdir}/ckpt-{frames}.data-00000-of-00001', '')
   _write(f'{args.logdir}/ckpt-{frames}.index', json.dumps(weights))
+  if args.evaluation_seconds and frames >= args.total:
+    end = time.monotonic() + args.evaluation_seconds
+    while time.monotonic() < end and not stopped:
+      time.sleep(.01)
+    if not stopped:
+      _write(f'{args.logdir}/evaluations.csv',
+             f'{lines[0]}{frames},level,1,10\n')
   sys.exit(0)
 
 

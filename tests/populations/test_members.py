@@ -27,7 +27,7 @@ _SECONDS = 60.
 
 
 def _make(directory, skills, total=400, secs_per_episode=.005, burn_in=0,
-          turn_seconds=1., start_seconds=0., seed=1):
+          turn_seconds=1., start_seconds=0., evaluation_seconds=0., seed=1):
   """A population of fake runs, as another process left it or new."""
   history = evolution.History(os.path.join(directory, 'evolution.jsonl'))
   if not history.records:
@@ -43,12 +43,14 @@ def _make(directory, skills, total=400, secs_per_episode=.005, burn_in=0,
     def make_command(settings, logdir=logdir, skill=skill):
       own = dict(settings, logdir=logdir, skill=skill, total=total,
                  secs_per_episode=secs_per_episode,
-                 start_seconds=start_seconds)
+                 start_seconds=start_seconds,
+                 evaluation_seconds=evaluation_seconds)
       return [sys.executable, _FAKE,
               *(f'--{name}={value}' for name, value in own.items())]
 
     population.members.append(members_lib.Member(
-        population, i, logdir, total, make_command))
+        population, i, logdir, total, make_command,
+        evaluate_every_frames=total if evaluation_seconds else 0))
   return population
 
 
@@ -267,6 +269,36 @@ def test_more_members_than_cores_take_turns(tmp_path):
   assert any(0 < least and most < 100 for least, _, most in frames)
   assert [_weights(tmp_path, i)[0] for i in range(3)] == [100] * 3
   assert [member.run.crashes for member in population.members] == [0] * 3
+
+
+@pytest.mark.parametrize('frames, is_told', [(59, True), (60, False)])
+@pytest.mark.parametrize('turn_seconds', [1., 10.])
+def test_nobody_is_told_to_leave_in_the_last_evaluation(
+    tmp_path, monkeypatch, frames, is_told, turn_seconds):
+  """Neither since others wait, nor since the last episodes let it evolve."""
+  population = _make(tmp_path, (1.,) * 2, total=60, turn_seconds=turn_seconds)
+  member, _ = population.members
+  logdir = tmp_path / '0'
+  logdir.mkdir()
+  (logdir / 'metrics.jsonl').write_text(f'{{"frames": {frames}}}\n')
+  if turn_seconds == 10.:
+    (logdir / 'episodes.csv').write_text('59,level,1,10\n' * _EPISODES)
+  told = []
+  member.run.state = 'running'
+  monkeypatch.setattr(member.run, 'terminate', lambda: told.append(member))
+  monkeypatch.setattr(members_lib.Member, 'trained_seconds', lambda member: (
+      2. if member.run.state == 'running' else 0.))
+  population.on_poll()
+  assert bool(told) == is_told
+
+
+def test_an_evaluation_that_was_cut_off_is_made_up_for(tmp_path):
+  _run(_make(tmp_path, (1.,) * 2, total=60))
+  population = _make(tmp_path, (1.,) * 2, total=60, evaluation_seconds=.1)
+  assert [member.run.state for member in population.members] == ['waiting'] * 2
+  _run(population)
+  assert [member.run.state for member in population.members] == ['done'] * 2
+  assert (tmp_path / '0' / 'evaluations.csv').exists()
 
 
 def test_a_turn_begins_with_the_first_frames(tmp_path):

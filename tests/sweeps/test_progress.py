@@ -27,6 +27,23 @@ def test_is_trained(tmp_path):
   assert not progress.is_trained(config)
 
 
+def test_is_evaluated(tmp_path):
+  """As the run itself would find."""
+  assert progress.is_evaluated(tmp_path, 0)
+  assert progress.is_evaluated(tmp_path, 1000)
+  _write_checkpoint(tmp_path, 2560)
+  assert progress.is_evaluated(tmp_path, 0)
+  assert progress.is_evaluated(tmp_path, 3000)
+  assert not progress.is_evaluated(tmp_path, 1000)
+  path = tmp_path / 'evaluations.csv'
+  path.write_text('frames,level,episode_return,episode_frames\n'
+                  '1990,pong,2,4\n')
+  assert not progress.is_evaluated(tmp_path, 1000)
+  with path.open('a') as f:
+    f.write('2010,pong,2,4\n')
+  assert progress.is_evaluated(tmp_path, 1000)
+
+
 @pytest.mark.parametrize('text, expected', [
     ('{"frames": 80, "levels": {"pong": {"num_episodes": 10}}}', True),
     ('{"frames": 80, "levels": {"pong": {"num_episodes": 9}}}', False),

@@ -117,6 +117,29 @@ def test_a_run_rests_after_a_crash_without_a_newer_checkpoint(
     assert (run.state, run.rests) == ('waiting', rests)
 
 
+@pytest.mark.parametrize('ending, starts', [('exit 0', 1), ('exit 1', 3)])
+def test_what_another_start_would_do_no_better_is_done(
+    tmp_path, ending, starts):
+  run = _make_run(tmp_path, ending, is_enough=lambda: True)
+  _run([run])
+  assert run.state == ('done' if starts == 1 else 'failed')
+  assert _starts(run) == starts
+
+
+def test_what_ended_since_it_was_told_to_may_do_better(tmp_path):
+  run = _make_run(tmp_path, 'trap "exit 0" TERM; touch ready; '
+                  'while true; do sleep .05; done', is_enough=lambda: True)
+  run.start()
+  deadline = time.monotonic() + 60
+  while not (tmp_path / 'a' / 'ready').exists():
+    assert time.monotonic() < deadline
+    time.sleep(.02)
+  run.terminate()
+  run._process.wait()
+  run.poll()
+  assert (run.state, run.crashes) == ('waiting', 0)
+
+
 def test_a_run_that_cannot_be_started_stops_no_other(tmp_path, monkeypatch):
   monkeypatch.setattr(run_processes, '_UNSTARTABLE_SECONDS', .02)
   other = _make_run(tmp_path, f'sleep .5; {_SUCCEED}', 'other')
