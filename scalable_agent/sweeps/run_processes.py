@@ -33,7 +33,7 @@ _LOCK_FILE = 'launcher.lock'
 _POLL_SECONDS = .2
 _WAIT_SECONDS = .05
 # How long to wait before a run is tried again that could not be started, or
-# crashed without a newer checkpoint: a disk may be full for a while.
+# crashed twice without a newer checkpoint: a disk may be full for a while.
 _REST_SECONDS = 30.
 # How long a run that cannot be started rests in all before it has failed: as
 # long as one that trains bears a full disk.
@@ -246,11 +246,9 @@ class ManagedRun:
       frames = checkpoint_files.newest_frames(self.logdir)
     except OSError:
       frames = self._crash_frames
-    if frames > self._crash_frames:
-      self.crashes = 0
-    else:
+    self.crashes = 1 if frames > self._crash_frames else self.crashes + 1
+    if self.crashes > 1:
       self._rest()
-    self.crashes += 1
     self._crash_frames = frames
     self.state = 'waiting' if self.crashes <= MAX_RETRIES else 'failed'
 

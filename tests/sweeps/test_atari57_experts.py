@@ -96,6 +96,10 @@ def test_a_game_that_crashes_is_reported(tmp_path):
   broken.mkdir()
   (broken / 'tensorflow.py').write_text(
       'import os\nprint("a library crashes", flush=True)\nos.abort()\n')
+  # The program itself, which does not load TensorFlow, rests for no time.
+  (broken / 'sitecustomize.py').write_text(
+      'from scalable_agent.sweeps import run_processes\n'
+      'run_processes._REST_SECONDS = .1\n')
   code, output, errors = _run(
       tmp_path, '--games=pong', '--mode=test', '--test_num_episodes=1',
       '--parallel=2', PYTHONPATH=str(broken))
