@@ -69,7 +69,8 @@ def must_refuse(before):
   moving = {path.partition('/')[0] for path in before.files if '_temp/' in path}
   lost = [number for number in snapshot.numbers(before.files)
           if f'ckpt-{number}_temp' not in moving]
-  return not before.whole and (bool(lost) or logs.has_any(before))
+  return not before.whole and (
+      bool(lost) or logs.has_any(before) or 'best/best.json' in before.files)
 
 
 def check_unchanged(before, after, may_change=()):

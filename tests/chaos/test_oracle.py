@@ -148,7 +148,8 @@ def test_setting_aside(errors, files, rules):
               'ckpt-0_temp/ckpt-0.index': b''}), False),
     (_snap(metrics=[10]), True),
     (_snap(episodes=[10]), True),
-    (_snap(metrics=[], episodes=[]), False)])
+    (_snap(metrics=[], episodes=[]), False),
+    (_snap(**{'best/best.json': b''}), True)])
 def test_what_has_to_be_refused(before, refuses):
   assert oracle.must_refuse(before) == refuses
 
