@@ -12,6 +12,7 @@ from scalable_agent import suites
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.environments import PoolError
 from scalable_agent.evaluation import play
+from scalable_agent.evaluation import schedule
 from scalable_agent.process import errors
 from scalable_agent.process import threads
 from scalable_agent.suites import scores as suite_scores
@@ -27,8 +28,7 @@ def start(config, facts, devices, stack):
 
   Args:
     config: A `config.Config` that trains.
-    facts: Has `num_actions` and `observation_spec`, as an
-      `environments.Pool`.
+    facts: The environments' `suites.Facts`.
     devices: A `devices.Devices`.
     stack: A `contextlib.ExitStack` that is to close the evaluator.
 
@@ -86,10 +86,7 @@ class Evaluator:
     self._thread.start()
 
   def offer(self, weights, version, frames):
-    """Takes the weights if an evaluation is due; never waits.
-
-    It is due when training has reached another multiple of
-    `evaluate_every_frames`.
+    """Takes the weights if an evaluation is due, see `schedule`; never waits.
 
     Args:
       weights: A dict of name to tensor.
@@ -101,7 +98,7 @@ class Evaluator:
     """
     if self._error:
       raise self._error
-    if frames // self._period > self._last_frames // self._period:
+    if schedule.is_due(frames, self._last_frames, self._period):
       self._last_frames = frames
       with self._lock:
         self._due = _Due(weights, version, frames)

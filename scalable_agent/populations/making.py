@@ -30,11 +30,12 @@ Plan.__doc__ = """How a population is trained, which each start may change.
 """
 
 
-def make(plan, settings, starts, score):
+def make(plan, config, settings, starts, score):
   """Makes a population, and writes what it goes by into its directory.
 
   Args:
     plan: A `Plan`.
+    config: The `config.Config` of what the user gave for all members.
     settings: A `settings.Settings`.
     starts: As of `settings.start_parameters`.
     score: As of `fitness.make`.
@@ -49,7 +50,6 @@ def make(plan, settings, starts, score):
   begun = [evolution.start(i, parameters)
            for i, parameters in enumerate(starts)]
   history = _read_history(plan.logdir, begun)
-  config = config_lib.resolve(plan.given)
   population = members_lib.Population(
       history, score, settings.burn_in_frames, settings.episodes,
       plan.turn_seconds, settings.adapt, config.seed)

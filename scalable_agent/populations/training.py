@@ -43,7 +43,8 @@ def train(plan, settings, starts):
         f'--logdir={plan.logdir} is in use: another process trains this '
         'population. Wait for it, stop it, or choose another --logdir.') from e
   try:
-    population, configs = making.make(plan, settings, starts, score)
+    population, configs = making.make(
+        plan, config, settings, starts, score)
     try:
       _carry_out(plan, population, configs)
     finally:

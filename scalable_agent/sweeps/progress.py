@@ -8,6 +8,7 @@ import os
 from scalable_agent import suites
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.checkpoints import chosen_checkpoint
+from scalable_agent.evaluation import schedule
 from scalable_agent.evaluation import scores as scores_lib
 from scalable_agent.files import file_names
 from scalable_agent.files import log_file
@@ -35,8 +36,6 @@ def is_trained(config):
 def is_evaluated(logdir, period):
   """Whether the newest checkpoint has no evaluation that is due.
 
-  A run that is started again decides likewise whether to play it.
-
   Args:
     logdir: The run's directory.
     period: As `evaluate_every_frames`.
@@ -48,8 +47,8 @@ def is_evaluated(logdir, period):
     return True
   evaluated = log_file.last_frames(
       os.path.join(logdir, log_file.EVALUATIONS), log_lines.frames_of_episode)
-  newest = checkpoint_files.newest_frames(logdir)
-  return newest // period <= evaluated // period
+  return not schedule.is_due(
+      checkpoint_files.newest_frames(logdir), evaluated, period)
 
 
 def is_tested(config):

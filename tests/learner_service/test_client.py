@@ -104,13 +104,18 @@ def test_close_ends_a_wait_for_the_learner():
       call()
 
 
+def _wait_for_room(client):
+  """Fills a queue of one unroll; returns a thread that has another for it."""
+  version = client.get_weights(-1)[1]
+  client.put_unrolls([remote_parts.make_unroll(0, version)])
+  return remote_parts.Thread(
+      client.put_unrolls, [remote_parts.make_unroll(1, version)])
+
+
 def test_close_ends_a_wait_for_room():
   with remote_parts.Learner(capacity=1) as learner:
     client = remote_parts.make_client(learner.port)
-    version = client.get_weights(-1)[1]
-    client.put_unrolls([remote_parts.make_unroll(0, version)])
-    thread = remote_parts.Thread(
-        client.put_unrolls, [remote_parts.make_unroll(1, version)])
+    thread = _wait_for_room(client)
     time.sleep(.3)
     client.close()
     with pytest.raises(client_lib.Closed):
@@ -304,10 +309,7 @@ def test_a_cut_cable_is_noticed(short_keepalive, caplog):
   with remote_parts.Learner(capacity=1) as learner:
     with remote_parts.Proxy(learner.port) as proxy:
       client = remote_parts.make_client(proxy.port)
-      version = client.get_weights(-1)[1]
-      client.put_unrolls([remote_parts.make_unroll(0, version)])
-      thread = remote_parts.Thread(
-          client.put_unrolls, [remote_parts.make_unroll(1, version)])
+      thread = _wait_for_room(client)
       time.sleep(.3)
       proxy.silence()
       remote_parts.wait_until(lambda: 'Lost the learner' in caplog.text, 20.)

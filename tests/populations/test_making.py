@@ -16,7 +16,8 @@ def _make(logdir, *rates, shares_replay=False, **given):
       str(logdir), dict(given, level_name='gym:CartPole-v1'),
       ['--level_name=gym:CartPole-v1'], 2, 60., shares_replay)
   return making.make(
-      plan, _SETTINGS, [dict(learning_rate=rate) for rate in rates], len)
+      plan, config_lib.resolve(plan.given), _SETTINGS,
+      [dict(learning_rate=rate) for rate in rates], len)
 
 
 def _commands(population):
