@@ -1,6 +1,6 @@
 """The best agent of a sweep, where the sweep is what is repeated.
 
-Schmitt et al., "Off-Policy Actor-Critic with Shared Experience Replay", 2019,
+Schmitt et al., "Off-Policy Actor-Critic with Shared Experience Replay", 2020,
 https://arxiv.org/abs/1909.11583, section 5: the agents of a sweep that share
 replay, or the members of a population, are not independent of each other. So a
 sweep counts once, by its best and its mean agent.
