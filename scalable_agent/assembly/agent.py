@@ -19,7 +19,7 @@ def choose_network(config, facts):
 
 
 def create_agent(config, facts):
-  """Makes the agent for what environments are like.
+  """Makes the agent for what environments are like, and checks its weights.
 
   Args:
     config: A `config.Config`.
@@ -29,22 +29,42 @@ def create_agent(config, facts):
     An agent of `networks`.
 
   Raises:
-    config_lib.ConfigError: The network cannot be found, or does not fit the
-      observations.
+    config_lib.ConfigError: The network cannot be found, does not fit the
+      observations, or breaks the interface.
   """
+  agent = construct_agent(config, facts)
+  check_weights(config, agent)
+  return agent
+
+
+def construct_agent(config, facts):
+  """As `create_agent`, but uses no device of TensorFlow's, and no weights."""
   make, options = networks.Agent, {}
   if config.agent == 'reactor':
     make = networks.ReactorAgent
     options = {name: getattr(config, name) for name in (
         'num_atoms', 'v_min', 'v_max', 'policy_uniform')}
   try:
-    agent = make(
+    return make(
         facts.num_actions, facts.observation_spec,
         choose_network(config, facts), config.use_lstm,
         precision=config.precision,
         channel_multiplier=config.channel_multiplier, **options)
-    # Raises here, and not later, if a user's torso breaks the interface.
+  except ValueError as e:
+    raise config_lib.ConfigError(str(e)) from e
+
+
+def check_weights(config, agent):
+  """Makes weights, to see whether a user's torso can.
+
+  Args:
+    config: A `config.Config`.
+    agent: Of `construct_agent`.
+
+  Raises:
+    config_lib.ConfigError: It breaks the interface.
+  """
+  try:
     agent.initial_params(config.seed)
-    return agent
   except ValueError as e:
     raise config_lib.ConfigError(str(e)) from e

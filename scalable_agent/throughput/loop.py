@@ -7,6 +7,8 @@ import tempfile
 import threading
 import time
 
+from scalable_agent.assembly import agent as agent_assembly
+from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.process import memory_use
 from scalable_agent.throughput import machine
 from scalable_agent.throughput import parts
@@ -41,8 +43,10 @@ def measure_loop(config, devices, seconds):
   """
   with tempfile.TemporaryDirectory() as logdir:
     pools = parts.make_pools(config)
+    agent = agent_assembly.create_agent(config, pools[0])
+    memory_assembly.check(config, agent, pools[0])
     run = run_lib.Run(
-        dataclasses.replace(config, logdir=logdir), pools[0], devices,
+        dataclasses.replace(config, logdir=logdir), agent, devices,
         functools.partial(actor_threads.ActorThreads, config, pools))
     try:
       return _measure_run(config, run, seconds)

@@ -33,6 +33,12 @@ _LOST_ERRORS = (
     tf.errors.InternalError, tf.errors.DeadlineExceededError)
 
 
+def is_too_late():
+  """Whether TensorFlow is in use, so that learners cannot meet any more."""
+  # pylint: disable=protected-access
+  return context.context()._context_handle is not None  # Has no public name.
+
+
 class PeerError(errors.Failure):
   """Another learner failed or was lost; the message says which."""
 

@@ -31,7 +31,7 @@ def facts_of(facts):
   """Returns what `config.json` says of the environments, a dict.
 
   Args:
-    facts: The environments' `suites.Facts`.
+    facts: The environments' `suites.Facts`, or an agent for them.
   """
   return dict(
       num_actions=facts.num_actions,

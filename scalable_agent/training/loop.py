@@ -8,10 +8,12 @@ import tensorflow as tf
 from scalable_agent import dynamic_batching
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
+from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.logs import messages
 from scalable_agent.process import errors
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
+from scalable_agent.training import logdir
 from scalable_agent.training import not_finite
 from scalable_agent.training import peers as peers_lib
 from scalable_agent.training import run as run_lib
@@ -45,42 +47,90 @@ def train(config, start_actors, stop, start_evaluator, start_replay):
     return  # There is nothing to save.
   make_replay = start_replay(config)
   devices = devices_assembly.choose(config)
-  peers = peers_lib.Alone()
   logging.info('%s', messages.level(config))
+  with contextlib.ExitStack() as stack:
+    try:
+      with stop.interrupting():
+        facts, make_actors = start_actors(config, stack)
+        evaluator = start_evaluator(config, facts, devices, stack)
+        agent = _construct_agent(config, facts)
+    except signals.Interrupted:
+      return  # Nothing has been trained that could be saved.
+    peers = peers_lib.join(config, devices)
+    stack.enter_context(_explaining_errors(peers))
+    # TensorFlow takes SIGTERM for itself where it connects learners.
+    stop.listen()
+    _check_agent(config, agent, facts, peers)
+    run = run_lib.Run(config, agent, devices, make_actors, peers, evaluator,
+                      make_replay and make_replay(facts))
+    stack.callback(run.close)
+    # Save first: closing environments may outlast the grace period.
+    stack.callback(run.save_last)
+    first_frames = run.learner.frames
+    for line in messages.agent_and_files(
+        config, agent_assembly.choose_network(config, facts),
+        run.num_parameters, devices, first_frames):
+      logging.info('%s', line)
+    progress = progress_lib.ProgressLine()
+    stack.callback(progress.end)
+    loop(config, run, peers, stop, progress)
+    run.finish_evaluation(stop)
+  run.check_saved()
+  peers.finish()
+  if peers.is_first:
+    for line in messages.closing(
+        config, run.learner.frames, run.learner.frames > first_frames,
+        run.reporter.recent):
+      logging.info('%s', line)
+
+
+def _construct_agent(config, facts):
+  """Makes the agent; refuses what can be refused before learners meet.
+
+  A learner that refuses to work after that ends all of them. But until then
+  nothing may use a device of TensorFlow's, as new weights do.
+
+  Args:
+    config: A `config.Config`.
+    facts: The environments' `suites.Facts`.
+
+  Returns:
+    An agent of `networks`.
+
+  Raises:
+    config.ConfigError: The network or the memory will not do, or the log
+      directory is another run's.
+  """
+  agent = agent_assembly.construct_agent(config, facts)
+  if not config.policy_lag:
+    memory_assembly.check(config, agent, facts)
+  if config.writes_logdir:
+    for line in logdir.check(config, logdir.facts_of(facts)):
+      logging.warning('Differs from the run so far: %s', line)
+  return agent
+
+
+def _check_agent(config, agent, facts, peers):
+  """Refuses what only new weights, or the other learners, can tell."""
+  agent_assembly.check_weights(config, agent)
+  if config.policy_lag:  # Copies of the weights take memory too.
+    memory_assembly.check(config, agent, facts)
+  peers.check_settings(config, logdir.facts_of(facts))
+
+
+@contextlib.contextmanager
+def _explaining_errors(peers):
+  """Says in a line what errors of TensorFlow mean, where that is known.
+
+  Args:
+    peers: Of `peers.join`.
+
+  Raises:
+    peers.PeerError: Another learner is gone.
+    run.TrainingError: The memory of a device does not suffice.
+  """
   try:
-    with contextlib.ExitStack() as stack:
-      try:
-        with stop.interrupting():
-          facts, make_actors = start_actors(config, stack)
-          evaluator = start_evaluator(config, facts, devices, stack)
-      except signals.Interrupted:
-        return  # Nothing has been trained that could be saved.
-      # Everything that can be refused has been checked: a failure after joining
-      # would end all learners.
-      peers = peers_lib.join(config, devices)
-      # TensorFlow takes SIGTERM for itself where it connects learners.
-      stop.listen()
-      run = run_lib.Run(config, facts, devices, make_actors, peers, evaluator,
-                        make_replay and make_replay(facts))
-      stack.callback(run.close)
-      # Save first: closing environments may outlast the grace period.
-      stack.callback(run.save_last)
-      first_frames = run.learner.frames
-      for line in messages.agent_and_files(
-          config, agent_assembly.choose_network(config, facts),
-          run.num_parameters, devices, first_frames):
-        logging.info('%s', line)
-      progress = progress_lib.ProgressLine()
-      stack.callback(progress.end)
-      loop(config, run, peers, stop, progress)
-      run.finish_evaluation(stop)
-    run.check_saved()
-    peers.finish()
-    if peers.is_first:
-      for line in messages.closing(
-          config, run.learner.frames, run.learner.frames > first_frames,
-          run.reporter.recent):
-        logging.info('%s', line)
+    yield
   except (tf.errors.OpError, dynamic_batching.ComputationError) as e:
     cause = e if isinstance(e, tf.errors.OpError) else e.__cause__
     if isinstance(cause, tf.errors.OpError):

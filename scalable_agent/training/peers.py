@@ -55,6 +55,11 @@ def join(config, devices):
   """
   if config.num_learners == 1:
     return Alone()
+  if collectives_lib.is_too_late():
+    raise config_lib.ConfigError(
+        'TensorFlow was used in this process before the learners have met. If '
+        f'--network={config.network} does that when it is imported or made, '
+        'leave it to init and apply.')
   return Peers(collectives_lib.Collectives(
       config.collective_hosts, config.task, devices.learner))
 

@@ -8,9 +8,7 @@ from absl import logging
 import numpy as np
 
 from scalable_agent import staging
-from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import learner as learner_assembly
-from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.assembly import policy as policy_assembly
 from scalable_agent.checkpoints import checkpoint
 from scalable_agent.checkpoints import weights_hash
@@ -30,16 +28,6 @@ _FILMS = 20
 TrainingError = batches.TrainingError
 
 
-def _check_facts(config, facts, peers):
-  """Returns the facts as written down; warns of what the run so far had."""
-  written_facts = logdir.facts_of(facts)
-  peers.check_settings(config, written_facts)
-  if peers.is_first:
-    for line in logdir.check(config, written_facts):
-      logging.warning('Differs from the run so far: %s', line)
-  return written_facts
-
-
 class Run:
   """The parts of a training run, connected and started.
 
@@ -52,7 +40,7 @@ class Run:
     times: A `timing.StageTimes`.
   """
 
-  def __init__(self, config, facts, devices, make_actors,
+  def __init__(self, config, agent, devices, make_actors,
                peers=peers_lib.Alone(), evaluator=None, shared_replay=None):
     """Restores the newest checkpoint, and starts all threads.
 
@@ -61,7 +49,7 @@ class Run:
 
     Args:
       config: A `config.Config`.
-      facts: The environments' `suites.Facts`.
+      agent: An agent of `networks`.
       devices: A `devices.Devices`.
       make_actors: A function of an agent, a policy (None if actor jobs have
         their own), a function that takes an `ActorOutput`, one that takes an
@@ -80,25 +68,9 @@ class Run:
     with contextlib.ExitStack() as undo:
       if shared_replay:
         undo.callback(shared_replay.close)
-      agent = agent_assembly.create_agent(config, facts)
-      memory_assembly.check(config, agent, facts)
-      written_facts = _check_facts(config, facts, peers)
       self.learner = learner_assembly.create_learner(
           config, agent, devices, peers.strategy)
-      profiles = bool(config.profile_updates) and peers.is_first
-      self.times = timing.StageTimes(
-          *([profiler_lib.annotate] if profiles else []))
-      self._saver = (saver.Saver(config, written_facts, self.learner)
-                     if peers.is_first else None)
-      if self._saver:
-        undo.callback(self._saver.close)
-      peers.share_state(self.learner)
-      self.reporter = (
-          self._create_reporter() if peers.is_first else metrics.Forwarder())
-      self._profiler = (profiler_lib.Profiler(config, self.learner.steps)
-                        if profiles else None)
-      if self._profiler:
-        undo.callback(self._profiler.close)
+      self._restore(agent, peers, undo)
       self._connect_learner(agent, devices, shared_replay)
       undo.callback(self._staging.close)
       weights, steps = self.learner.weights(), self.learner.steps
@@ -120,6 +92,28 @@ class Run:
         shared_replay, self.times, notes_waits=self._saver is not None)
     self._saved_time = time.monotonic()
     self._films = -1
+
+  def _restore(self, agent, peers, undo):
+    """Restores the learner, and creates what saves it, and logs its training.
+
+    Args:
+      agent: An agent of `networks`.
+      peers: Of `peers.join`.
+      undo: A `contextlib.ExitStack` that is to close these parts.
+    """
+    config = self._config
+    self._saver = self._profiler = None
+    if peers.is_first:
+      self._saver = saver.Saver(config, logdir.facts_of(agent), self.learner)
+      undo.callback(self._saver.close)
+    peers.share_state(self.learner)
+    self.reporter = (
+        self._create_reporter() if peers.is_first else metrics.Forwarder())
+    if peers.is_first and config.profile_updates:
+      self._profiler = profiler_lib.Profiler(config, self.learner.steps)
+      undo.callback(self._profiler.close)
+    self.times = timing.StageTimes(
+        *([profiler_lib.annotate] if self._profiler else []))
 
   def _connect_learner(self, agent, devices, shared_replay):
     """Creates what brings unrolls from the actors to the learner."""

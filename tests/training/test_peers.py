@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from scalable_agent import config as config_lib
 from scalable_agent import trajectories
 from scalable_agent.logs import metrics
 from scalable_agent.process import progress
@@ -162,6 +163,15 @@ def test_a_signal_ends_a_learner_before_it_waits_for_others(
       types.SimpleNamespace(num_learners=num_learners), start_actors, stop,
       None, lambda config: None)
   assert started == ([] if is_early else ['started', 'closed'])
+
+
+def test_learners_do_not_wait_in_vain_once_tensorflow_is_used(monkeypatch):
+  """Which refuses to connect them then."""
+  tf.constant(1)
+  monkeypatch.setattr(collectives, '_meet', lambda *_: pytest.fail('waits'))
+  config = types.SimpleNamespace(num_learners=2, network='my.torso:Name')
+  with pytest.raises(config_lib.ConfigError, match='--network=my.torso:Name'):
+    peers_lib.join(config, None)
 
 
 def test_an_update_waits_for_all_and_loses_no_batch():

@@ -53,7 +53,7 @@ def _make_run(logdir, *arguments):
       config, suites.choose_layout(config, config.num_actors), config.seed)
   agent = agent_assembly.create_agent(config, pools[0])
   run = run_lib.Run(
-      config, pools[0], _DEVICES,
+      config, agent, _DEVICES,
       functools.partial(actor_threads.ActorThreads, config, pools))
   return run, agent
 

@@ -140,12 +140,32 @@ def test_train_to_the_end(tmp_path):
     assert [int(row[0]) for row in rows] == sorted(int(row[0]) for row in rows)
 
 
-def test_a_learner_that_cannot_work_ends_before_the_others_come(tmp_path):
+@pytest.mark.parametrize('task, flag', [
+    (1, '--auth_token_file=/nonexistent'),
+    (1, '--network=scalable_agent.networks.torsos:Typo'),
+    (0, '--network=shallow'),  # The observations are vectors.
+    (0, '--queue_capacity=1000000000')])
+def test_a_learner_that_cannot_work_ends_before_the_others_come(
+    tmp_path, task, flag):
   with Jobs(tmp_path) as jobs:
-    jobs.start('learner', 1, '--auth_token_file=/nonexistent')
-    jobs.assert_code(1, 'learner', 1, timeout=_LOST_SECONDS)
-    *_, last = jobs.output('learner', 1).splitlines()
-    assert last.startswith('Error: --auth_token_file=/nonexistent')
+    jobs.start('learner', task, flag)
+    jobs.assert_code(1, 'learner', task, timeout=_LOST_SECONDS)
+    *_, last = jobs.output('learner', task).splitlines()
+    assert last.startswith(f'Error: {flag}')
+
+
+def test_a_learner_of_another_run_ends_before_the_others_come(tmp_path):
+  with Jobs(tmp_path) as jobs:
+    os.mkdir(jobs.logdir)
+    for name, content in (('ckpt-80.index', ''),
+                          ('config.json', '{"num_actions": 3}')):
+      pathlib.Path(jobs.logdir, name).write_text(content)
+    jobs.start('learner', 0)
+    jobs.assert_code(1, 'learner', 0, timeout=_LOST_SECONDS)
+    *_, last = jobs.output('learner', 0).splitlines()
+    assert last.startswith(
+        f'Error: --logdir={jobs.logdir} holds a run with num_actions=3, this '
+        'one has num_actions=2.')
 
 
 def test_learners_that_would_count_other_frames_are_refused(tmp_path):
