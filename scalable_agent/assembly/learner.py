@@ -1,5 +1,6 @@
 """A configuration's learner, and where its batches come from."""
 
+import fractions
 import functools
 
 from scalable_agent import adam
@@ -92,7 +93,7 @@ def create_source(config, source, times, agent, devices, shared=None):
     try:
       return prioritized_sequences.PrioritizedSequences(
           source, config.replay_steps, config.replay_min_steps,
-          config.unroll_length, config.steps_per_update / config.num_learners,
+          config.unroll_length, _steps_per_update(config),
           config.replay_uniform, _replay_seed(config), times,
           suites.of(config).has_stacked_frames(config),
           config.num_known_environments)
@@ -112,6 +113,12 @@ def create_source(config, source, times, agent, devices, shared=None):
   return replayed_queue.ReplayedQueue(
       source, episodes, config.num_replayed_unrolls, config.train_on_new,
       episodes.publish)
+
+
+def _steps_per_update(config):
+  """Returns a learner's share of --steps_per_update, a `Fraction`."""
+  # The number that the user wrote, and not the nearest float.
+  return fractions.Fraction(str(config.steps_per_update)) / config.num_learners
 
 
 def _replay_seed(config):

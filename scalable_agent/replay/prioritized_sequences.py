@@ -11,6 +11,7 @@ Gruslys et al., "The Reactor", 2018, https://arxiv.org/abs/1704.04651, sections
 actors is added: the bounded queue holds the actors to that.
 """
 
+import fractions
 import threading
 
 import numpy as np
@@ -46,7 +47,8 @@ class PrioritizedSequences:
       num_steps: Agent steps to keep, an int.
       min_steps: Agent steps to take before the first batch, an int.
       unroll_length: T, of unrolls and sequences.
-      steps_per_update: Agent steps to take for each batch after that.
+      steps_per_update: Agent steps to take for each batch after that, a number;
+        a `fractions.Fraction` where a float would not be exact.
       uniform_share: The probability that a sequence is drawn uniformly and not
         by priority.
       seed: Of what is drawn, an int.
@@ -67,12 +69,12 @@ class PrioritizedSequences:
     self._tree = priority_tree.ContextualPriorityTree(self._num_leaves, seed)
     self._unroll_length = unroll_length
     self._min_steps = min_steps
-    self._steps_per_update = steps_per_update
+    self._steps_per_update = fractions.Fraction(steps_per_update)
     self._uniform_share = uniform_share
     self._times = times
     self._filter = finite.FiniteFilter()
     self._num_steps = 0
-    self._credit = 0.
+    self._credit = fractions.Fraction(0)  # As floats, steps would not add up.
     self._lock = threading.Lock()
     self._reset_gauges()
 
@@ -97,7 +99,8 @@ class PrioritizedSequences:
     """
     versions = []
     is_warm = self._num_steps >= self._min_steps
-    self._credit += self._steps_per_update if is_warm else 0.
+    if is_warm:
+      self._credit += self._steps_per_update
     while (self._num_steps < self._min_steps or not len(self._tree) or
            self._credit >= self._unroll_length):
       versions.append(self._take_unroll())

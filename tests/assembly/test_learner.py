@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from scalable_agent import config as config_lib
+from scalable_agent import trajectories
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.assembly import loss as loss_assembly
@@ -14,6 +15,7 @@ from scalable_agent.assembly import policy as policy_assembly
 from scalable_agent.config import seeds
 from scalable_agent.environments import ArraySpec
 from scalable_agent.process import timing
+from tests.replay import streams
 
 # None of these is a default, as in the next two.
 _OF_BOTH = dict(
@@ -185,6 +187,30 @@ def test_learners_share_the_steps_of_an_update(calls):
   assert args[4] == 5.5
   # Actor jobs bring the environments, and none of them knows how many.
   assert args[-1] is None
+
+
+@pytest.mark.parametrize('num_learners', [1, 3, 6, 7])
+@pytest.mark.parametrize('steps_per_update', [5., 4.7, .1])
+def test_learners_take_their_steps_exactly_when_they_are_due(
+    steps_per_update, num_learners):
+  """However many updates have been made."""
+  config = config_lib.resolve(dict(
+      level_name='pong', agent='reactor', task=0, insecure_network=True,
+      learner_hosts=[f'host{task}:1' for task in range(num_learners)],
+      batch_size=2 * num_learners, steps_per_update=steps_per_update,
+      replay_steps=100_000, replay_min_steps=32))
+  stream = streams.Stream(0, config.unroll_length)
+  queue = types.SimpleNamespace(get=lambda count: trajectories.new_batch(
+      [stream.unroll(0)]))
+  source = learner_assembly.create_source(
+      config, queue, timing.StageTimes(), 'agent', None)
+  source.get(1)  # Which fills replay.
+  taken = 0
+  for update in range(1, 1001):
+    taken += len(source.get(1).kept_versions)
+    # In tenths of a step, for all learners.
+    assert taken == update * round(10 * steps_per_update) // (
+        10 * num_learners * config.unroll_length)
 
 
 @pytest.mark.parametrize('values, spec, num_replicas, expected', [

@@ -1,5 +1,6 @@
 """Prioritized replay: its ratio, its weights, and where priorities go."""
 
+import fractions
 import threading
 
 import numpy as np
@@ -48,7 +49,7 @@ def _replay(source, num_steps=100 * _LANE, min_steps=0, steps_per_update=5.,
 
 
 @pytest.mark.parametrize('steps_per_update, num_updates', [
-    (.3, 200), (2.5, 1000), (5., 1000), (7.25, 200)])
+    (fractions.Fraction(3, 10), 200), (2.5, 1000), (5., 1000), (7.25, 200)])
 def test_steps_are_taken_at_the_ratio_exactly(steps_per_update, num_updates):
   source = _Acting()
   replay = _replay(source, min_steps=30, steps_per_update=steps_per_update)
@@ -60,7 +61,7 @@ def test_steps_are_taken_at_the_ratio_exactly(steps_per_update, num_updates):
     batch = replay.get(4)
     counted += len(batch.kept_versions)
     assert counted == source.num_taken
-    assert counted - 15 == int(update * steps_per_update / _T + 1e-6)
+    assert counted - 15 == update * steps_per_update // _T
 
 
 def test_an_unroll_that_is_not_due_yet_counts_later():
