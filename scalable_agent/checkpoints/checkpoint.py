@@ -181,7 +181,7 @@ class Checkpointer:
       taken = config.get('warm_start')
       if taken and os.path.realpath(taken) == os.path.realpath(path):
         return False
-    warm_start.restore(path, self._trained)
+    warm_start.restore(path, self._trained, json.loads(self._config_json))
     return True
 
 

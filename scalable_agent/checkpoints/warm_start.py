@@ -1,30 +1,44 @@
 """Takes the weights and the optimizer's slots of another run's checkpoint."""
 
+import json
 import os
 import re
 
 import tensorflow as tf
 
+from scalable_agent import config as config_lib
 from scalable_agent.checkpoints import reading
-from scalable_agent.config import settings
 from scalable_agent.process import errors
 
 _WEIGHT = re.compile('params/(.+)/.ATTRIBUTES/VARIABLE_VALUE')
+_CONFIG = 'config/.ATTRIBUTES/VARIABLE_VALUE'
 
 
-def restore(path, trained):
+def restore(path, trained, config):
   """Restores what was trained, and nothing else, from a checkpoint.
 
   Args:
     path: Of the checkpoint, without the endings of its files.
     trained: A dict of what to restore, as in a checkpoint; `params` is a dict
       of name to variable.
+    config: A dict of name to value, the settings of the run that takes it.
 
   Raises:
     ConfigError: There is no such checkpoint, it cannot be read, or it is of
-      another network.
+      another network, or of one whose outputs mean something else.
   """
-  _check_network(path, trained['params'])
+  if not os.path.exists(f'{path}.index'):
+    raise _refusal(path, 'there is no such checkpoint. Give its path without '
+                   'the endings of its files')
+  try:
+    reader = tf.train.load_checkpoint(path)
+    shapes = reader.get_variable_to_shape_map()
+    written = (json.loads(reader.get_tensor(_CONFIG))
+               if _CONFIG in shapes else {})
+  except reading.ERRORS as e:
+    raise _unreadable(path, e) from e
+  _check_meaning(path, written, config)
+  _check_network(path, shapes, trained['params'])
   try:
     # There is more in it: counters and configuration.
     tf.train.Checkpoint(**trained).restore(
@@ -33,14 +47,30 @@ def restore(path, trained):
     raise _unreadable(path, e) from e
 
 
-def _check_network(path, params):
-  if not os.path.exists(f'{path}.index'):
-    raise _refusal(path, 'there is no such checkpoint. Give its path without '
-                   'the endings of its files')
-  try:
-    shapes = tf.train.load_checkpoint(path).get_variable_to_shape_map()
-  except reading.ERRORS as e:
-    raise _unreadable(path, e) from e
+def _check_meaning(path, written, config):
+  """Refuses an agent with whose settings the same weights mean something else.
+
+  Args:
+    path: Of the checkpoint.
+    written: The settings of the run that it is of, a dict.
+    config: Those of this run.
+  """
+  if written.get('agent') != config['agent']:
+    return  # Then the weights have other names.
+  there, here = (config_lib.effective_values(values, config_lib.IDENTITY)
+                 for values in (written, config))
+  # Those that all agents have show in the shapes of the weights, or may differ,
+  # as the level.
+  for name, value in here.items():
+    if (config_lib.SETTINGS[name].agent == config['agent'] and
+        there[name] != value):
+      raise _refusal(
+          path, f'it was trained with --{name}={there[name]}, and with '
+          f'--{name}={value} its weights would mean something else. Give '
+          f'--{name}={there[name]}, or another checkpoint')
+
+
+def _check_network(path, shapes, params):
   # TensorFlow writes the slashes of a name like this.
   found = {match.group(1).replace('.S', '/'): shape
            for match, shape in ((_WEIGHT.fullmatch(key), shape)
@@ -59,4 +89,4 @@ def _unreadable(path, error):
 
 
 def _refusal(path, expected):
-  return settings.refusal('warm_start', path, expected)
+  return config_lib.refusal('warm_start', path, expected)

@@ -134,6 +134,38 @@ def test_another_network_is_refused_in_a_line(donor, tmp_path, agent, expected):
   assert expected in message and '\n' not in message
 
 
+def _start_reactor(logdir, warm_start='', **settings):
+  learner = learners.make_reactor_learner(learners.make_reactor_agent())
+  config = config_lib.resolve(dict(
+      settings, level_name='pong', agent='reactor', warm_start=warm_start))
+  checkpointer = checkpoint.Checkpointer(
+      str(logdir), learner, config.to_json())
+  if warm_start:
+    checkpointer.warm_start(warm_start)
+  return checkpointer
+
+
+@pytest.mark.parametrize('name, there, here', [
+    ('v_min', -2., -3.), ('v_max', 30., 10.), ('num_atoms', 51, 21),
+    ('policy_uniform', .1, .01)])
+def test_weights_that_would_mean_something_else_are_refused_in_a_line(
+    tmp_path, name, there, here):
+  """Their names and shapes are the same."""
+  _start_reactor(tmp_path, **{name: there}).save()
+  path = _newest(tmp_path)
+  with pytest.raises(config_lib.ConfigError) as caught:
+    _start_reactor(tmp_path / 'run', path, **{name: here})
+  assert str(caught.value) == (
+      f'--warm_start={path} cannot work: it was trained with --{name}={there}, '
+      f'and with --{name}={here} its weights would mean something else. Give '
+      f'--{name}={there}, or another checkpoint.')
+
+
+def test_settings_that_weights_do_not_depend_on_may_differ(tmp_path):
+  _start_reactor(tmp_path, v_max=5., learning_rate=.1, frame_stack=4).save()
+  _start_reactor(tmp_path / 'run', _newest(tmp_path), v_max=5.)
+
+
 def test_what_is_no_checkpoint_is_refused_in_a_line(donor, tmp_path):
   for path in (str(tmp_path), donor[1] + '.index', 'no/such/ckpt-5'):
     with pytest.raises(config_lib.ConfigError) as caught:
