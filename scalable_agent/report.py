@@ -19,6 +19,7 @@ from absl import flags
 
 from scalable_agent import config as config_lib
 from scalable_agent.process import binary
+from scalable_agent.process import errors
 from scalable_agent.results import agents as agents_lib
 from scalable_agent.results import curves
 from scalable_agent.results import document
@@ -137,7 +138,7 @@ def main(argv):
     else:
       print(write(FLAGS.logdirs, FLAGS.report_dir))
   except (OSError, ValueError) as e:
-    sys.exit(f'Error: {" ".join(str(e).splitlines())}')
+    sys.exit(f'Error: {errors.one_line(e)}')
 
 
 if __name__ == '__main__':

@@ -20,6 +20,7 @@ import numpy as np
 from scalable_agent import config as config_lib
 from scalable_agent.files import log_lines
 from scalable_agent.files import whole_file
+from scalable_agent.process import errors
 
 # Percent, of the human-normalised score.
 COPY_MARGIN = 5.
@@ -126,8 +127,8 @@ class History:
       pass
     except (OSError, ValueError, TypeError, RecursionError) as e:
       raise config_lib.ConfigError(
-          f'{path} cannot be read ({" ".join(str(e).splitlines())}). Repair '
-          'it, or choose another --logdir.') from e
+          f'{path} cannot be read ({errors.one_line(e)}). Repair it, or choose '
+          'another --logdir.') from e
 
   def add(self, *records):
     """Adds records, in memory and in the file: all of them, or none.

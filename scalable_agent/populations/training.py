@@ -10,6 +10,7 @@ from scalable_agent.files import locks
 from scalable_agent.populations import fitness
 from scalable_agent.populations import lineage
 from scalable_agent.populations import making
+from scalable_agent.process import errors
 from scalable_agent.sweeps import display
 from scalable_agent.sweeps import gpus
 from scalable_agent.sweeps import program
@@ -105,5 +106,4 @@ def _draw(logdir, population):
     lineage.write(path, population.history.records,
                   [member.run.logdir for member in population.members])
   except (OSError, ValueError) as e:
-    logging.warning('%s cannot be drawn: %s', path,
-                    ' '.join(str(e).splitlines()))
+    logging.warning('%s cannot be drawn: %s', path, errors.one_line(e))

@@ -5,6 +5,11 @@ class Failure(RuntimeError):
   """Why a run cannot go on; the message is one line."""
 
 
+def one_line(error):
+  """Returns all of an exception's message in one line."""
+  return ' '.join(str(error).splitlines())
+
+
 def first_line(error):
   """Returns the first line of an exception's message, or else its type."""
   if isinstance(error, OSError) and error.strerror:

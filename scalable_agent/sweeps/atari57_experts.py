@@ -21,6 +21,7 @@ from scalable_agent import atari57
 from scalable_agent import config as config_lib
 from scalable_agent.config import flags as config_flags
 from scalable_agent.process import binary
+from scalable_agent.process import errors
 from scalable_agent.results import tested
 from scalable_agent.sweeps import flags as sweep_flags
 from scalable_agent.sweeps import gpus
@@ -94,7 +95,7 @@ def _print_scores(runs):
   try:
     print(*tested.lines([run.logdir for run in runs]), sep='\n')
   except (OSError, ValueError) as e:
-    print(f'Error: {" ".join(str(e).splitlines())}', file=sys.stderr)
+    print(f'Error: {errors.one_line(e)}', file=sys.stderr)
     return False
   return True
 

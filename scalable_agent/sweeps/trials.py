@@ -9,6 +9,7 @@ from absl import logging
 from scalable_agent import config as config_lib
 from scalable_agent.checkpoints import chosen_checkpoint
 from scalable_agent.files import whole_file
+from scalable_agent.process import errors
 from scalable_agent.process import machine_memory
 from scalable_agent.studies import outcomes
 from scalable_agent.studies import selection
@@ -243,7 +244,7 @@ def _choose_best(trials, logdir, count):
         if outcomes.has_ended(outcome)])
   except (OSError, ValueError) as e:
     raise config_lib.ConfigError(
-        f'--best={count} cannot work: {" ".join(str(e).splitlines())}') from e
+        f'--best={count} cannot work: {errors.one_line(e)}') from e
   compared = [outcomes.split(trial.variant, trial.sample) for trial in trials]
   missing = [(variant, sample) for variant, sample in dict.fromkeys(compared)
              if sample not in found.get(variant, {})]
