@@ -35,7 +35,6 @@ FLAGS = flags.FLAGS
 flags.DEFINE_list('games', ['all'], 'Games in snake case, or all.')
 sweep_flags.define_parallel()
 sweep_flags.define_slurm()
-FLAGS.set_default('logdir', '/tmp/atari57_experts')
 
 # How Python finds this program, which runs as `__main__`.
 _PROGRAM = 'scalable_agent.sweeps.atari57_experts'
@@ -57,29 +56,23 @@ def _chosen_games():
 
 
 def _make_runs(games):
-  """Makes the run of each game, or raises ConfigError.
-
-  Returns:
-    A list of pairs of a `ManagedRun` and its `config.Config`.
-  """
+  """Makes the run of each game; see `trials.make_runs`."""
   if FLAGS['level_name'].present:
     raise config_lib.refusal(
         'level_name', FLAGS.level_name, 'choose with --games')
-  arguments = [
-      *trials_lib.memory_arguments(min(FLAGS.parallel, len(games))),
-      *config_flags.given_arguments(without=('logdir',))]
-  trials = grid.combine([[{'level_name': game} for game in games]])
-  return [
-      trials_lib.make_run(trial, config_flags.given(dict(
-          grid.settings_of(trial),
-          logdir=os.path.join(FLAGS.logdir, trial.name))), arguments)
-      for trial in trials]
+  return trials_lib.make_runs(
+      grid.combine([[{'level_name': game} for game in games]]), FLAGS.logdir,
+      config_flags.given(), _common_arguments(), FLAGS.parallel)
+
+
+def _common_arguments():
+  return config_flags.given_arguments(without=('logdir',))
 
 
 def _slurm_script(games):
   logdir = os.path.abspath(FLAGS.logdir)
   command = [sys.executable, '-m', _PROGRAM, f'--logdir={logdir}',
-             *config_flags.given_arguments(without=('logdir',))]
+             *_common_arguments()]
   return slurm.script(games, logdir, FLAGS.slurm_options, command, 'games')
 
 
@@ -104,7 +97,7 @@ def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
     config_flags.refuse_arguments(argv)
-    runs, configs = zip(*_make_runs(_chosen_games()), strict=True)
+    runs, configs = _make_runs(_chosen_games())
     are_scores_known = True
     try:
       program.finish(runs, 'game', FLAGS.slurm, _slurm_script,
@@ -120,4 +113,5 @@ def main(argv):
 
 
 if __name__ == '__main__':
+  FLAGS.set_default('logdir', '/tmp/atari57_experts')
   binary.run(main)

@@ -99,7 +99,7 @@ def own_seed(first, index):
   return first + index * _SEED_STEP
 
 
-def make_run(trial, values, arguments, ends_with_parent=False):
+def _make_run(trial, values, arguments, ends_with_parent=False):
   """Makes the run of a trial.
 
   Args:
@@ -178,7 +178,7 @@ def make_runs(trials, logdir, given, arguments, parallel, replay_host=''):
     A pair of lists: the `ManagedRun`s, and their `config.Config`s.
 
   Raises:
-    ConfigError: As `make_run`.
+    ConfigError: One cannot work, or its directory is another run's.
   """
   # Of two flags of one name the last wins: that of the trial, as for --seed.
   arguments = [
@@ -195,7 +195,7 @@ def make_runs(trials, logdir, given, arguments, parallel, replay_host=''):
     if given.get('video_dir'):
       # A film is named after its level, which runs may have in common.
       own['video_dir'] = os.path.join(given['video_dir'], trial.name)
-    run, config = make_run(
+    run, config = _make_run(
         trial, {**given, **grid.settings_of(trial), **own}, arguments,
         # Without the replay job they could not go on.
         ends_with_parent=bool(replay_host))

@@ -8,11 +8,14 @@ import subprocess
 import sys
 import time
 
+from absl import flags
+from absl.testing import flagsaver
 import psutil
 import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent.checkpoints import checkpoint_files
+from scalable_agent.sweeps import atari57_experts
 from scalable_agent.sweeps import slurm
 
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
@@ -207,6 +210,18 @@ def test_slurm_keeps_the_path_of_tasks_where_none_is_set(tmp_path):
       text=True, timeout=_TIMEOUT_SECONDS, check=True)
   assert 'runs=(pong)' in result.stdout.splitlines()
   assert 'PYTHONPATH' not in result.stdout
+
+
+def test_films_are_in_a_directory_for_each_game(tmp_path):
+  for game in ('pong', 'qbert'):
+    (tmp_path / game).mkdir()
+    (tmp_path / game / 'ckpt-100.index').touch()
+  with flagsaver.flagsaver():
+    flags.FLAGS(['experts', f'--logdir={tmp_path}', '--mode=test',
+                 '--video_dir=/x'])
+    runs, _ = atari57_experts._make_runs(('pong', 'qbert'))
+  assert [run._prepare()[-1] for run in runs] == [
+      '--video_dir=/x/pong', '--video_dir=/x/qbert']
 
 
 @pytest.mark.parametrize('games, expected_code', [
