@@ -26,6 +26,7 @@ from scalable_agent import suites
 from scalable_agent.config import flags as config_flags
 from scalable_agent.populations import making
 from scalable_agent.populations import settings as settings_lib
+from scalable_agent.populations import start_parameters as start_parameters_lib
 from scalable_agent.populations import training
 from scalable_agent.process import binary
 from scalable_agent.sweeps import flags as sweep_flags
@@ -114,7 +115,7 @@ def _parse(name, value):
 
 def start_parameters(adapt):
   """Returns what each member starts with, by the flags."""
-  return settings_lib.start_parameters(
+  return start_parameters_lib.draw(
       samples_lib.parse_all(FLAGS.range, config_flags.parse), adapt,
       config_flags.given(), FLAGS.population, FLAGS.sample_seed)
 

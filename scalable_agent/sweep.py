@@ -29,6 +29,7 @@ from absl import flags
 from scalable_agent import config as config_lib
 from scalable_agent.config import flags as config_flags
 from scalable_agent.process import binary
+from scalable_agent.sweeps import choice
 from scalable_agent.sweeps import flags as sweep_flags
 from scalable_agent.sweeps import gpus
 from scalable_agent.sweeps import grid
@@ -117,7 +118,7 @@ def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
     config_flags.refuse_arguments(argv)
-    trials = trials_lib.choose(
+    trials = choice.choose(
         make_trials(), FLAGS.logdir, FLAGS.best, FLAGS.only)
     replay_host = (shared_replay.choose_host(FLAGS.replay_host)
                    if _shares_replay() else '')

@@ -37,7 +37,7 @@ def make(plan, config, settings, starts, score):
     plan: A `Plan`.
     config: The `config.Config` of what the user gave for all members.
     settings: A `settings.Settings`.
-    starts: As of `settings.start_parameters`.
+    starts: As of `start_parameters.draw`.
     score: As of `fitness.make`.
 
   Returns:

@@ -25,7 +25,7 @@ def train(plan, settings, starts):
   Args:
     plan: A `making.Plan`.
     settings: A `settings.Settings`.
-    starts: As of `settings.start_parameters`.
+    starts: As of `start_parameters.draw`.
 
   Raises:
     ConfigError: A setting cannot work, another process trains the population,
