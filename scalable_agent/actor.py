@@ -231,19 +231,10 @@ class Actor:
       for unroll in unrolls:
         self._put_unroll(unroll)
 
-    if self._rendezvous:
-      with self._times.stage('actor_update_wait'):
-        # A new environment has not finished an unroll yet.
-        passed = self._rendezvous.pass_on(
-            buffer.at_start(ids) & ~is_first, (ids, env_output, last_output))
-      if passed is None:
-        return ids[:0], ids[:0]
-      ids, env_output, last_output = passed
-    if self._refresh:
-      starts = ids[buffer.at_start(ids)]
-      if len(starts):
-        with self._times.stage('actor_weights'):
-          self._refresh(buffer.versions(starts))
+    ready = self._wait_for_weights(is_first, (ids, env_output, last_output))
+    if ready is None:
+      return ids[:0], ids[:0]
+    ids, env_output, last_output = ready
 
     # Without an LSTM there is nothing to map.
     states = self._core_state and tree.map_structure(
@@ -257,6 +248,32 @@ class Actor:
         tree.flatten((output, next_states))):
       all_values[ids] = values
     return ids, output.action
+
+  def _wait_for_weights(self, is_first, inputs):
+    """Waits, where that is configured, for the weights to act with.
+
+    Args:
+      is_first: As for `act`.
+      inputs: A tuple of ids, their `StepOutput` and their last `AgentOutput`.
+
+    Returns:
+      Such a tuple of the environments that act now, or None if none does.
+    """
+    ids, *_ = inputs
+    if self._rendezvous:
+      # A new environment has not finished an unroll yet.
+      with self._times.stage('actor_update_wait'):
+        inputs = self._rendezvous.pass_on(
+            self._buffer.at_start(ids) & ~is_first, inputs)
+      if inputs is None:
+        return None
+      ids, *_ = inputs
+    if self._refresh:
+      starts = ids[self._buffer.at_start(ids)]
+      if len(starts):
+        with self._times.stage('actor_weights'):
+          self._refresh(self._buffer.versions(starts))
+    return inputs
 
   def _begin_anew(self, ids):
     """Forgets the environments that had these ids before."""

@@ -69,13 +69,7 @@ def choose_devices(num_learner_devices, inference_device, xla,
     num_cores = len(os.sched_getaffinity(0))
     intra_op_threads = intra_op_threads or (
         max(num_cores // 2, 1) if has_policy else num_cores)
-  try:
-    tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
-  except RuntimeError:
-    logging.warning(
-        'TensorFlow was already in use in this process, and keeps its number '
-        'of threads: --intra_op_threads=%d has no effect.', intra_op_threads)
-
+  _set_threads(intra_op_threads)
   names = [f'/gpu:{i}' for i in range(len(gpus))]
   inference = f'/{inference_device}' if inference_device else None
   if inference not in (None, '/cpu:0', *names):
@@ -92,6 +86,15 @@ def choose_devices(num_learner_devices, inference_device, xla,
       learner, inference or learner[0], jit_compile=xla == 'on',
       # On the CPU one operation after the other would leave cores idle.
       num_parts=1 if gpus else 2)
+
+
+def _set_threads(count):
+  try:
+    tf.config.threading.set_intra_op_parallelism_threads(count)
+  except RuntimeError:
+    logging.warning(
+        'TensorFlow was already in use in this process, and keeps its number '
+        'of threads: --intra_op_threads=%d has no effect.', count)
 
 
 def _explain_no_gpu():

@@ -8,6 +8,9 @@ import asyncio
 import collections
 import threading
 
+# How long a thread waits for work until it ends.
+_IDLE_SECONDS = 10.
+
 
 class _Worker:
   """What a thread and those who give it work share."""
@@ -26,17 +29,15 @@ class ThreadPool:
   others end where fewer would do.
   """
 
-  def __init__(self, max_threads, name, idle_seconds=10.):
+  def __init__(self, max_threads, name):
     """Initializes the pool; makes no thread yet.
 
     Args:
       max_threads: An int; further functions wait for one of them.
       name: What the threads are called.
-      idle_seconds: How long a thread waits for work until it ends.
     """
     self._max_threads = max_threads
     self._name = name
-    self._idle_seconds = idle_seconds
     self._lock = threading.Lock()  # Guards what follows.
     self._threads = set()
     self._idle = []
@@ -91,7 +92,7 @@ class ThreadPool:
       if self._closed:
         return self._leave()
       self._idle.append(worker)
-    if not worker.given.acquire(timeout=self._idle_seconds):
+    if not worker.given.acquire(timeout=_IDLE_SECONDS):
       with self._lock:
         if worker in self._idle:
           self._idle.remove(worker)

@@ -59,8 +59,7 @@ class Closed(threads.Ended):
 class Backoff:
   """Waiting times that double up to a limit, each with a random part."""
 
-  def __init__(self, rng=random):
-    self._rng = rng
+  def __init__(self):
     self.reset()
 
   def reset(self):
@@ -69,7 +68,7 @@ class Backoff:
 
   def next(self):
     """Returns how many seconds to wait now."""
-    seconds = self._seconds * self._rng.uniform(.5, 1.5)
+    seconds = self._seconds * random.uniform(.5, 1.5)
     self._seconds = min(2 * self._seconds, _LONGEST_WAIT_SECONDS)
     return seconds
 

@@ -74,7 +74,6 @@ class _Tables(tf.Module):
   def __init__(self, num_runs, settings):
     super().__init__()
     self._settings = settings
-    self._num_runs = num_runs
     self.logits = tf.Variable(tf.zeros(
         [num_runs, small_worlds.NUM_SQUARES, small_worlds.NUM_ACTIONS]))
     self.values = tf.Variable(tf.zeros([num_runs, small_worlds.NUM_SQUARES]))

@@ -60,16 +60,15 @@ def of_episodes(level_name, episodes):
 class RunningScores:
   """Scores a suite by the last episodes of every level."""
 
-  def __init__(self, level_name, window=WINDOW):
+  def __init__(self, level_name):
     """Initializes the scores.
 
     Args:
       level_name: As in the configuration, a suite or a level.
-      window: Episodes per level that count.
     """
     self._level_name = level_name
     self._returns = collections.defaultdict(
-        lambda: collections.deque(maxlen=window))
+        lambda: collections.deque(maxlen=WINDOW))
 
   def add(self, episode):
     """Notes a finished episode, a `trajectories.Episode`."""

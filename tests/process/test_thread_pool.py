@@ -10,8 +10,9 @@ pytestmark = pytest.mark.usefixtures('bounded')
 
 
 @pytest.fixture
-def pool():
-  pool = thread_pool.ThreadPool(4, 'pool', idle_seconds=.1)
+def pool(monkeypatch):
+  monkeypatch.setattr(thread_pool, '_IDLE_SECONDS', .1)
+  pool = thread_pool.ThreadPool(4, 'pool')
   yield pool
   pool.close()
   assert len(pool) == 0
@@ -125,13 +126,14 @@ def test_close_waits_for_calls_and_lets_no_more_in(pool):
   asyncio.run(run())
 
 
-def test_what_was_passed_does_not_live_on():
+def test_what_was_passed_does_not_live_on(monkeypatch):
   class Large:
     is_alive = True
     def __del__(self):
       Large.is_alive = False
 
-  pool = thread_pool.ThreadPool(1, 'pool', idle_seconds=60.)
+  monkeypatch.setattr(thread_pool, '_IDLE_SECONDS', 60.)
+  pool = thread_pool.ThreadPool(1, 'pool')
 
   async def run():
     for _ in range(2):  # To a new thread, and to one that was idle.

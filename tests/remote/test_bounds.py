@@ -13,6 +13,7 @@ import pytest
 
 from scalable_agent.files import open_files
 from scalable_agent.learner_service import protocol
+from scalable_agent.process import thread_pool
 from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import channels
 from scalable_agent.remote import link as link_lib
@@ -315,7 +316,7 @@ def test_threads_that_acted_return(monkeypatch):
   with remote_parts.Learner(make_actor=lambda levels: Slow(),
                             max_environments=4) as learner:
     threads = learner.service._server.threads
-    monkeypatch.setattr(threads, '_idle_seconds', .2)
+    monkeypatch.setattr(thread_pool, '_IDLE_SECONDS', .2)
     steps = test_service._steps(num_environments=1)
     with contextlib.ExitStack() as stack:
       with remote_parts.Raw(learner.port) as raw:

@@ -29,8 +29,10 @@ def test_none_for_a_single_level_and_for_a_suite_that_is_not_complete():
   assert suite_scores.compute('atari57', returns) == {}
 
 
-def test_running_scores_are_of_the_last_games_once_every_level_had_one():
-  scores = suite_scores.RunningScores('atari57', window=2)
+def test_running_scores_are_of_the_last_games_once_every_level_had_one(
+    monkeypatch):
+  monkeypatch.setattr(suite_scores, 'WINDOW', 2)
+  scores = suite_scores.RunningScores('atari57')
   for fraction in (9., 9., 1., 3.):
     for game in atari57.GAMES[1:]:
       scores.add(trajectories.Episode(game, _return(game, fraction), 4))
@@ -62,8 +64,9 @@ def test_capped_and_uncapped_mean_of_dmlab30():
 # -- What is best -------------------------------------------------------------
 
 
-def test_the_fitness_of_a_level_is_its_mean_over_a_full_window():
-  scores = suite_scores.RunningScores('pong', window=3)
+def test_the_fitness_of_a_level_is_its_mean_over_a_full_window(monkeypatch):
+  monkeypatch.setattr(suite_scores, 'WINDOW', 3)
+  scores = suite_scores.RunningScores('pong')
   for value in (-21., 1., 2.):
     assert scores.fitness() is None
     scores.add(trajectories.Episode('pong', value, 4))
@@ -72,9 +75,10 @@ def test_the_fitness_of_a_level_is_its_mean_over_a_full_window():
   assert scores.fitness() == ('mean_return', 3.)
 
 
-def test_the_fitness_of_a_suite_is_its_capped_score():
+def test_the_fitness_of_a_suite_is_its_capped_score(monkeypatch):
   """Once the window of every level is full."""
-  scores = suite_scores.RunningScores('atari57', window=2)
+  monkeypatch.setattr(suite_scores, 'WINDOW', 2)
+  scores = suite_scores.RunningScores('atari57')
   for fraction in 9., .5:
     for game in atari57.GAMES:
       assert scores.fitness() is None
