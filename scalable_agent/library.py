@@ -35,7 +35,7 @@ def train(logdir, stop=None, **settings):
     environments.PoolError: Environments cannot be made, or died.
     checkpoints.checkpoint.CheckpointError: There are checkpoints and all are
       damaged, or none can be written.
-    training.run.TrainingError: Training cannot go on.
+    training.batches.TrainingError: Training cannot go on.
   """
   config = run_config.resolve(dict(settings, logdir=os.fspath(logdir)))
   if not config.is_learner:

@@ -67,7 +67,7 @@ class ManagedRun:
   """
 
   def __init__(self, name, logdir, total_frames, prepare, is_done,
-               is_enough=lambda: False, ends_with_parent=False):
+               is_trained=lambda: False, ends_with_parent=False):
     """Initializes the run; starts nothing.
 
     Args:
@@ -80,9 +80,9 @@ class ManagedRun:
         ConfigError, the run has failed: another start would find the same.
       is_done: A function without arguments that says whether nothing is left
         to do. Where it raises ConfigError, the run has failed.
-      is_enough: A function as `is_done`, which is asked where a process has
-        ended by itself and without an error: whether another start would do no
-        better. What is missing may be an evaluation that has failed.
+      is_trained: A function as `is_done`. Whether all frames are trained on. A
+        process that then exits with 0 is not started again, even if an
+        evaluation failed.
       ends_with_parent: Whether the run saves and ends if this process is
         killed; otherwise it goes on.
     """
@@ -94,7 +94,7 @@ class ManagedRun:
     self._crash_frames = 0
     self._prepare = prepare
     self._is_done = is_done
-    self._is_enough = is_enough
+    self._is_trained = is_trained
     self._before = _end_with_parent if ends_with_parent else None
     self._process = None
     self._told = None
@@ -232,7 +232,7 @@ class ManagedRun:
         return
       code = self._process.returncode
       if self._is_done() or (
-          code == 0 and not self.is_told and self._is_enough()):
+          code == 0 and not self.is_told and self._is_trained()):
         self.state = 'done'
       # A process that has just begun does not listen yet.
       elif self.is_told and code in (0, -signal.SIGTERM):

@@ -13,6 +13,7 @@ from scalable_agent.logs import messages
 from scalable_agent.process import errors
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
+from scalable_agent.training import batches
 from scalable_agent.training import logdir
 from scalable_agent.training import not_finite
 from scalable_agent.training import peers as peers_lib
@@ -40,7 +41,7 @@ def train(config, start_actors, stop, start_evaluator, start_replay):
     checkpoint.CheckpointError: There are checkpoints and all are damaged, or
       none can be written.
     peers.PeerError: Another learner failed or is gone.
-    run.TrainingError: Training cannot go on.
+    batches.TrainingError: Training cannot go on.
   """
   stop = stop or signals.Stop()
   if stop.is_set():
@@ -127,7 +128,7 @@ def _explaining_errors(peers):
 
   Raises:
     peers.PeerError: Another learner is gone.
-    run.TrainingError: The memory of a device does not suffice.
+    batches.TrainingError: The memory of a device does not suffice.
   """
   try:
     yield
@@ -136,7 +137,7 @@ def _explaining_errors(peers):
     if isinstance(cause, tf.errors.OpError):
       peers.check(cause)
     if isinstance(cause, tf.errors.ResourceExhaustedError):
-      raise run_lib.TrainingError(
+      raise batches.TrainingError(
           'The memory of a device does not suffice. Lower --batch_size, '
           '--num_actors or --policy_lag, or choose a smaller --network. '
           'TensorFlow says: '
@@ -156,7 +157,7 @@ def loop(config, run, peers, stop, progress):
 
   Raises:
     peers.PeerError: Another learner failed or is gone.
-    run.TrainingError: Training cannot go on.
+    batches.TrainingError: Training cannot go on.
     Exception: What ended an actor.
   """
   staged = None
@@ -180,7 +181,7 @@ def loop(config, run, peers, stop, progress):
     logs = run.train_on(staged)
     skipped_in_a_row = skipped_in_a_row + 1 if logs['skipped'] else 0
     if skipped_in_a_row >= MAX_SKIPPED_UPDATES:
-      raise run_lib.TrainingError(
+      raise batches.TrainingError(
           not_finite.explain(config, skipped_in_a_row, staged[0]))
     staged = None
     # Logs come first: a checkpoint must not be ahead of them.

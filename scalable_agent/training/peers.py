@@ -236,8 +236,8 @@ class Peers:
     nothing = np.zeros([1], np.int64)
     self._collectives.sum(nothing)
     try:
-      # One may have the first sum before it has reached all. Once there is a
-      # second one, it has.
+      # The first sum may reach this learner before the others. A second sum
+      # starts only when all have the first.
       self._collectives.sum(nothing)
     except PeerError:
       pass

@@ -25,8 +25,6 @@ from scalable_agent.training import saver
 # Episodes to film over a run, and one at its start.
 _FILMS = 20
 
-TrainingError = batches.TrainingError
-
 
 class Run:
   """The parts of a training run, connected and started.

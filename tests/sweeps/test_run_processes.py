@@ -120,7 +120,7 @@ def test_a_run_rests_after_two_crashes_without_a_newer_checkpoint(
 @pytest.mark.parametrize('ending, starts', [('exit 0', 1), ('exit 1', 3)])
 def test_what_another_start_would_do_no_better_is_done(
     tmp_path, ending, starts):
-  run = _make_run(tmp_path, ending, is_enough=lambda: True)
+  run = _make_run(tmp_path, ending, is_trained=lambda: True)
   _run([run])
   assert run.state == ('done' if starts == 1 else 'failed')
   assert _starts(run) == starts
@@ -128,7 +128,7 @@ def test_what_another_start_would_do_no_better_is_done(
 
 def test_what_ended_since_it_was_told_to_may_do_better(tmp_path):
   run = _make_run(tmp_path, 'trap "exit 0" TERM; touch ready; '
-                  'while true; do sleep .05; done', is_enough=lambda: True)
+                  'while true; do sleep .05; done', is_trained=lambda: True)
   run.start()
   deadline = time.monotonic() + 60
   while not (tmp_path / 'a' / 'ready').exists():

@@ -14,11 +14,11 @@ from scalable_agent.logs import metrics
 from scalable_agent.process import progress
 from scalable_agent.process import signals
 from scalable_agent.process import timing
+from scalable_agent.training import batches
 from scalable_agent.training import collectives
 from scalable_agent.training import loop
 from scalable_agent.training import not_finite
 from scalable_agent.training import peers as peers_lib
-from scalable_agent.training import run as run_lib
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -237,7 +237,7 @@ def test_a_run_ends_after_so_many_skipped_updates_in_a_row(
   peers.poll_seconds = .5
   trained, error = _learn(peers, run, threading.Event(), 8)
   assert len(trained) == last
-  assert isinstance(error, run_lib.TrainingError) == is_error
+  assert isinstance(error, batches.TrainingError) == is_error
   if is_error:
     assert str(error) == f'3 in a row, the last is {last}'
 

@@ -26,6 +26,7 @@ from scalable_agent.process import signals
 from scalable_agent.replay import finite
 from scalable_agent.replay import replayed_queue
 from scalable_agent.training import actor_threads
+from scalable_agent.training import batches
 from scalable_agent.training import loop
 from scalable_agent.training import not_finite
 from scalable_agent.training import replay_watch
@@ -427,7 +428,7 @@ def test_a_run_without_batches_ends(tmp_path):
       tmp_path, '--level_name=synthetic:step_ms=2000,size=3,episode_steps=7',
       '--batch_timeout_secs=2')
   try:
-    with pytest.raises(run_lib.TrainingError, match='No batch of 6 unrolls'):
+    with pytest.raises(batches.TrainingError, match='No batch of 6 unrolls'):
       run.batches.next(signals.Stop())
   finally:
     run.close()
@@ -510,7 +511,7 @@ def test_a_replay_that_keeps_nothing_ends_the_run(tmp_path, monkeypatch):
       tmp_path, '--agent=reactor', '--v_min=0', '--v_max=1',
       '--replay_min_steps=200', '--replay_steps=2000')
   try:
-    with pytest.raises(run_lib.TrainingError,
+    with pytest.raises(batches.TrainingError,
                        match='no unroll, the last of synthetic:'):
       run.batches.next(signals.Stop())
   finally:
@@ -523,7 +524,7 @@ def test_environments_that_are_stuck_fill_no_replay(tmp_path):
       '--agent=reactor', '--v_min=0', '--v_max=1', '--replay_min_steps=200',
       '--replay_steps=2000', '--batch_timeout_secs=2')
   try:
-    with pytest.raises(run_lib.TrainingError, match='No batch of 6 unrolls'):
+    with pytest.raises(batches.TrainingError, match='No batch of 6 unrolls'):
       run.batches.next(signals.Stop())
   finally:
     run.close()
