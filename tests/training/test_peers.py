@@ -169,9 +169,12 @@ def test_learners_do_not_wait_in_vain_once_tensorflow_is_used(monkeypatch):
   """Which refuses to connect them then."""
   tf.constant(1)
   monkeypatch.setattr(collectives, '_meet', lambda *_: pytest.fail('waits'))
-  config = types.SimpleNamespace(num_learners=2, network='my.torso:Name')
+  config = types.SimpleNamespace(
+      num_learners=2, task=0, network='my.torso:Name',
+      collective_hosts=['localhost:1', 'localhost:2'])
+  devices = types.SimpleNamespace(learner=['/cpu:0'])
   with pytest.raises(config_lib.ConfigError, match='--network=my.torso:Name'):
-    peers_lib.join(config, None)
+    peers_lib.join(config, devices)
 
 
 def test_an_update_waits_for_all_and_loses_no_batch():
