@@ -302,8 +302,7 @@ class Methods:
       return False
     level, episode_return, frames = episode
     return (isinstance(level, str) and level in self._level_indices and
-            isinstance(episode_return, float) and
-            np.isfinite(episode_return) and is_int(frames, 0, 2**63))
+            isinstance(episode_return, float) and is_int(frames, 0, 2**63))
 
   async def get_weights(self, call, message):
     """Answers the newest weights; b'' if the actor has them."""

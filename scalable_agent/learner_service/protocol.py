@@ -68,6 +68,7 @@ _BOOL, _INT32, _INT64, _UINT64, _FLOAT32 = (
     for dtype in ('bool', 'int32', 'int64', 'uint64', 'float32'))
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 # How many sizes of a pool's batches to keep layouts for.
 _MAX_LAYOUTS = 256
 
@@ -151,7 +152,7 @@ def _step_bounds(prefix, observation_spec):
 
 
 def unroll_layout(agent_state, agent_output, observation_spec, unroll_length,
-                  num_levels):
+                  num_levels, finite=False):
   """Returns the `wire.Layout` of `UnrollMessage`s.
 
   Args:
@@ -160,12 +161,14 @@ def unroll_layout(agent_state, agent_output, observation_spec, unroll_length,
     observation_spec: A tuple of `ArraySpec`.
     unroll_length: T, in agent steps.
     num_levels: Levels that the learner knows.
+    finite: Whether floats have to be finite. From actor jobs they need not be:
+      the learner skips what it cannot learn from, as where actors are threads.
   """
   template, bounds = _unroll_template(
       agent_state, agent_output, observation_spec, unroll_length, num_levels)
   if len(observation_spec) == 1 and frame_stacks.is_stack(observation_spec[0]):
-    return stacked_layout.StackedLayout(template, bounds)
-  return wire.Layout(template, bounds)
+    return stacked_layout.StackedLayout(template, bounds, finite)
+  return wire.Layout(template, bounds, finite)
 
 
 def gradient_layout(gradient, agent_output, unroll_length, num_levels):
@@ -182,10 +185,10 @@ def gradient_layout(gradient, agent_output, unroll_length, num_levels):
   template, bounds = _unroll_template(
       (), agent_output, (), unroll_length, num_levels)
   template = template._replace(gradient=_repeat(gradient))
-  # As where workers are threads, the learner skips what is not finite.
-  unbounded = [name for name, _ in wire.paths(template)
-               if name.startswith(('gradient.dense.', 'gradient.logs.'))]
-  return wire.Layout(template, bounds, unbounded)
+  # The learner skips by the norm, of which these are no part.
+  bounds.update((name, (0., _MAX_FLOAT32)) for name, _ in wire.paths(template)
+                if name.startswith('gradient.touched.'))
+  return wire.Layout(template, bounds, finite=False)
 
 
 def _unroll_template(agent_state, agent_output, observation_spec, unroll_length,
@@ -259,7 +262,7 @@ class StepsLayouts:
     ids = (0, self._num_environments - 1)
     steps = wire.Layout(
         _repeat(self._template(), size),
-        dict(_step_bounds('step_output', self._spec), ids=ids))
+        dict(_step_bounds('step_output', self._spec), ids=ids), finite=False)
     actions = wire.Layout(
         _repeat(ActionsMessage(_INT32, _INT32), size),
         dict(ids=ids, actions=(0, self._num_actions - 1)))

@@ -16,20 +16,21 @@ class StackedLayout:
     num_bytes: Length of the longest message.
   """
 
-  def __init__(self, template, bounds):
+  def __init__(self, template, bounds, finite=True):
     """Initializes the layout.
 
     Args:
       template: As for `wire.Layout`, with `env_outputs` whose observation is
         (frames,), a spec of uint8 [T+1, H, W, 4].
       bounds: As for `wire.Layout`.
+      finite: As for `wire.Layout`.
     """
-    self._whole = wire.Layout(template, bounds)
+    self._whole = wire.Layout(template, bounds, finite)
     (frames,) = template.env_outputs.observation
     length, height, width, _ = frames.shape
     self._packed = wire.Layout(_with_frames(template, frame_stacks.PackedFrames(
         ArraySpec((height, width, frame_stacks.STACK), frames.dtype),
-        ArraySpec((length - 1, height, width), frames.dtype))), bounds)
+        ArraySpec((length - 1, height, width), frames.dtype))), bounds, finite)
     self.num_bytes = max(self._whole.num_bytes, self._packed.num_bytes)
 
   def encode(self, nest):

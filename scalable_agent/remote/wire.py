@@ -46,27 +46,26 @@ class Layout:
     num_bytes: Length of every such message.
   """
 
-  def __init__(self, template, bounds=None, unbounded=()):
+  def __init__(self, template, bounds=None, finite=True):
     """Initializes the layout.
 
     Args:
       template: A nest of arrays or `ArraySpec`s: their shapes and dtypes.
       bounds: A dict of path to the smallest and largest value that a received
-        integer array may hold. Floats have to be finite and booleans 0 or 1
-        whatever this says.
-      unbounded: Paths of the arrays whose floats need not be finite.
+        array may hold. Booleans have to be 0 or 1 whatever this says.
+      finite: Whether all floats have to be finite.
 
     Raises:
       ValueError: A dtype or a path has no name in the format, two paths are
-        the same, or `bounds` or `unbounded` have one that is unknown.
+        the same, or `bounds` has one that is unknown.
     """
     self._template = template
     named = paths(template)
-    unknown = {*(bounds or ()), *unbounded} - {name for name, _ in named}
+    unknown = set(bounds or ()) - {name for name, _ in named}
     if unknown:
       raise ValueError(f'bounds of {sorted(unknown)}, which the template lacks')
     self._bounds = bounds or {}
-    self._unbounded = frozenset(unbounded)
+    self._finite = finite
     self._names = [name for name, _ in named]
     if (len(set(self._names)) < len(self._names) or
         {'', _RESERVED} & set(self._names)):
@@ -182,14 +181,15 @@ class Layout:
   def _check(self, name, leaf):
     if not leaf.size:
       return
-    if (leaf.dtype.kind == 'f' and name not in self._unbounded and
+    if (self._finite and leaf.dtype.kind == 'f' and
         not np.isfinite(leaf).all()):
       raise WireError(f'{name} has values that are not finite')
     if leaf.dtype.kind == 'b' and leaf.view(np.uint8).max() > 1:
       raise WireError(f'{name} has values that are not booleans')
     if name in self._bounds:
       low, high = self._bounds[name]
-      if leaf.min() < low or leaf.max() > high:
+      # NaN, which compares to nothing, is outside too.
+      if not (leaf.min() >= low and leaf.max() <= high):
         raise WireError(f'{name} has values outside of [{low}, {high}]')
 
 

@@ -62,7 +62,7 @@ def unroll_layout(config, facts, num_levels):
   """
   return protocol.unroll_layout(
       (), actor.initial_output(1, facts.num_actions), facts.observation_spec,
-      config.unroll_length, num_levels)
+      config.unroll_length, num_levels, finite=True)
 
 
 def max_message_bytes(layout):

@@ -60,7 +60,7 @@ def _layout(shape):
   facts = _facts(shape)
   return learner_protocol.unroll_layout(
       (), actor.initial_output(1, facts.num_actions), facts.observation_spec,
-      shape.unroll_length, 1)
+      shape.unroll_length, 1, finite=True)
 
 
 def _make_unroll(shape):

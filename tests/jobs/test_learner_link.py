@@ -3,6 +3,7 @@
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from scalable_agent.jobs import learner_link
@@ -11,6 +12,7 @@ from scalable_agent.jobs import worker
 from scalable_agent.process import allocator
 from tests import learners
 from tests.jobs import test_worker
+from tests.remote import remote_parts
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -34,13 +36,20 @@ class _StartingPool(test_worker._Pool):
     self.start()
 
 
-@pytest.mark.parametrize('acting, architecture', [
-    (policy_at_actor, 'impala'), (worker, 'a3c')])
-def test_a_learner_expects_nothing_of_environments_that_start(
-    acting, architecture, monkeypatch):
-  """Which may take longer than it waits for a batch."""
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
   monkeypatch.setattr(allocator, 'keep_freed_memory', lambda: None)
   monkeypatch.setattr(learner_link, '_REPORT_SECONDS', .01)
+
+
+_each_kind = pytest.mark.parametrize('acting, architecture', [
+    (policy_at_actor, 'impala'), (worker, 'a3c')])
+
+
+@_each_kind
+def test_a_learner_expects_nothing_of_environments_that_start(
+    acting, architecture):
+  """Which may take longer than it waits for a batch."""
   agent, pool = learners.make_agent(), _StartingPool()
   with test_worker._serving(
       agent, agent.initial_params(0), 0, architecture=architecture) as (
@@ -58,6 +67,41 @@ def test_a_learner_expects_nothing_of_environments_that_start(
       pool.start()
       test_worker._take(queue, actors.check)
       assert server.are_expected()
+    finally:
+      pool.close()
+      actors.close()
+
+
+class _NanPool(test_worker._Pool):
+  """An environment whose every step ends an episode, with a reward of NaN."""
+
+  def recv(self):
+    output = super().recv()
+    step_output = output.step_output
+    nan = np.full([1], np.nan, np.float32)
+    return output._replace(
+        is_last=np.ones([1], bool), step_output=step_output._replace(
+            reward=nan, info=step_output.info._replace(episode_return=nan)))
+
+
+@_each_kind
+def test_a_reward_that_is_not_finite_does_not_end_the_job(acting, architecture):
+  """As it does not end a thread: the learner skips the update."""
+  agent, pool, episodes = learners.make_agent(), _NanPool(), []
+  weights = agent.initial_params(0)
+  with test_worker._serving(
+      agent, weights, 0, architecture=architecture,
+      report_episode=episodes.append) as (server, queue):
+    actors = acting.Actors(
+        test_worker._config(architecture, job_name='actor'), [pool],
+        f'127.0.0.1:{server._service.port}', test_worker._SECURITY)
+    try:
+      for version in range(1, 4):
+        unroll = test_worker._take(queue, actors.check)
+        assert np.isnan(unroll.env_outputs.reward).all()
+        server.publish(weights, version)
+      remote_parts.wait_until(lambda: actors.check() or len(episodes) > 10)
+      assert all(np.isnan(e.episode_return) for e in episodes)
     finally:
       pool.close()
       actors.close()

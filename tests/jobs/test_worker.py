@@ -74,12 +74,13 @@ class _Pool(environments.Pool):
 
 
 @contextlib.contextmanager
-def _serving(agent, weights, version, port=0, architecture='a3c'):
+def _serving(agent, weights, version, port=0, architecture='a3c',
+             report_episode=lambda episode: None):
   """A life of a learner: yields its server, and the queue of gradients."""
   queue = staging.TrajectoryQueue(4)
   server = actor_server.ActorServer(
       _config(architecture), _FACTS, f'127.0.0.1:{port}', _SECURITY, agent,
-      None, queue.put, lambda episode: None, timing.StageTimes())
+      None, queue.put, report_episode, timing.StageTimes())
   server.publish(weights, version)
   try:
     yield server, queue

@@ -262,13 +262,19 @@ def test_many_episodes_go_in_several_calls():
         range(protocol.MAX_EPISODES_PER_CALL + 1))
 
 
-def test_unrolls_that_are_not_finite_are_refused_with_their_name():
+@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_arrives_as_it_was(value):
+  """As from a thread: the learner skips the update."""
   with remote_parts.Learner() as learner:
     with remote_parts.client_of(learner) as client:
       unroll = remote_parts.make_unroll(0, client.get_weights(-1)[1])
-      unroll.env_outputs.reward[1] = np.nan
-      with pytest.raises(client_lib.Refused, match='env_outputs.reward'):
-        client.put_unrolls([unroll])
+      unroll.env_outputs.reward[1] = value
+      client.put_unrolls([unroll])
+      client.put_episodes([trajectories.Episode('easy', value, 7)])
+    (arrived,) = learner.take(1)
+    np.testing.assert_array_equal(
+        arrived.env_outputs.reward, unroll.env_outputs.reward)
+    np.testing.assert_equal(learner.episodes, [('easy', value, 7)])
 
 
 def test_weights_that_are_not_as_agreed_are_refused():
@@ -400,6 +406,17 @@ class Enough(Exception):
   pass
 
 
+class NanPool(CountingPool):
+  """Its rewards and returns are not numbers."""
+
+  def recv(self):
+    output = super().recv()
+    step_output = output.step_output
+    nan = np.full_like(step_output.reward, np.nan)
+    return output._replace(step_output=step_output._replace(
+        reward=nan, info=step_output.info._replace(episode_return=nan)))
+
+
 def _local_unrolls(pool, count):
   unrolls = []
   episodes = []
@@ -448,6 +465,18 @@ def test_inference_at_the_learner_is_inference_at_the_actor(size, batch_size):
     assert b.policy_version == 6
   assert len(expected_episodes) > 3 * size
   assert episodes[:len(expected_episodes)] == expected_episodes
+
+
+def test_a_reward_that_is_not_finite_does_not_end_the_actors():
+  learner, episodes = _acting_learner()
+  with learner:
+    actors = _actors(learner.port, NanPool(2))
+    unrolls = learner.take(8)
+    actors.check()
+    actors.close()
+  for unroll in unrolls:
+    assert np.isnan(unroll.env_outputs.reward).all()
+  assert episodes and all(np.isnan(e.episode_return) for e in episodes)
 
 
 def _steps_of(unroll):

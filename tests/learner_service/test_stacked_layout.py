@@ -23,13 +23,14 @@ def _message(frames):
       steps(np.float32), (), steps(np.bool_), (frames,)))
 
 
-def _layout(frames):
+def _layout(frames, finite=True):
   spec = lambda a: ArraySpec(a.shape, a.dtype)
   message = _message(frames)
   outputs = message.env_outputs
   return stacked_layout.StackedLayout(_Message(
       spec(message.level), environments.StepOutput(
-          spec(outputs.reward), (), spec(outputs.done), (spec(frames),))), {})
+          spec(outputs.reward), (), spec(outputs.done), (spec(frames),))), {},
+                                      finite)
 
 
 @given(length=st.integers(1, 9), height=st.integers(1, 7),
@@ -75,3 +76,16 @@ def test_rejects_what_is_of_neither_length():
   for wrong in (message[:-1], message + b'x', b'', b'x' * len(message)):
     with pytest.raises(wire.WireError):
       layout.decode(wrong)
+
+
+@pytest.mark.parametrize('breaks', [(), (2,)])
+def test_floats_are_finite_where_they_have_to_be(breaks):
+  frames = stacks.make(np.random.default_rng(0), 5, 6, 7, breaks)
+  message = _message(frames)
+  message.env_outputs.reward[1] = np.nan
+  encoded = _layout(frames).encode(message)
+  with pytest.raises(wire.WireError, match='env_outputs.reward'):
+    _layout(frames).decode(encoded)
+  decoded = _layout(frames, finite=False).decode(encoded)
+  np.testing.assert_array_equal(
+      decoded.env_outputs.reward, message.env_outputs.reward)

@@ -57,12 +57,12 @@ def make_agreement(num_actions=NUM_ACTIONS, spec=SPEC, **changes):
       Facts(num_actions, spec))
 
 
-def unroll_layout(num_levels=len(LEVELS)):
+def unroll_layout(num_levels=len(LEVELS), finite=False):
   output = trajectories.AgentOutput(
       np.zeros([1], np.int32), np.zeros([1, NUM_ACTIONS], np.float32),
       np.zeros([1], np.float32))
   return protocol.unroll_layout(
-      initial_state(1), output, SPEC, UNROLL_LENGTH, num_levels)
+      initial_state(1), output, SPEC, UNROLL_LENGTH, num_levels, finite)
 
 
 def weights_layout():

@@ -157,7 +157,7 @@ def test_encode_refuses_other_arrays(nest):
     wire.Layout(dict(a=ArraySpec((2,), np.float32))).encode(nest)
 
 
-_LAYOUT = remote_parts.unroll_layout()
+_LAYOUT = remote_parts.unroll_layout(finite=True)
 _MESSAGE = remote_parts.put_message(session=5, sequence=1)
 
 
@@ -200,6 +200,20 @@ def test_refuses(message, what):
     _LAYOUT.decode(message)
 
 
+@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize('name', [
+    'env_outputs.reward', 'env_outputs.info.episode_return',
+    'agent_outputs.policy_logits', 'agent_outputs.baseline', 'agent_state.c'])
+def test_an_unroll_that_is_not_finite_is_the_learners_to_skip(name, value):
+  message = _poke(name, value, '<f4')
+  with pytest.raises(wire.WireError, match=f'{name} has .* not finite'):
+    _LAYOUT.decode(message)
+  layout = remote_parts.unroll_layout()
+  unroll = layout.decode(message)
+  assert_in_bounds(unroll, finite=False)
+  assert layout.encode(unroll) == message
+
+
 @pytest.mark.parametrize('part, is_refused', [
     ('dense', False), ('logs', False), ('touched', True)])
 def test_a_gradient_that_is_not_finite_is_the_learners_to_skip(
@@ -221,7 +235,8 @@ def test_a_gradient_that_is_not_finite_is_the_learners_to_skip(
       env_outputs=unroll.env_outputs._replace(observation=()),
       agent_outputs=unroll.agent_outputs, gradient=bad))
   if is_refused:
-    with pytest.raises(wire.WireError, match=f'gradient.{part}.a/w'):
+    with pytest.raises(wire.WireError, match=(
+        f'gradient.{part}.a/w has values outside of ')):
       layout.decode(message)
   else:
     found = layout.decode(message).gradient
@@ -265,7 +280,7 @@ def _mutations(draw):
   return bytes(message)
 
 
-def assert_in_bounds(unroll):
+def assert_in_bounds(unroll, finite=True):
   """Of an `UnrollMessage` that was decoded, or an `ActorOutput`."""
   length = remote_parts.UNROLL_LENGTH + 1
   env, agent = unroll.env_outputs, unroll.agent_outputs
@@ -280,7 +295,8 @@ def assert_in_bounds(unroll):
   assert agent.action.max() < remote_parts.NUM_ACTIONS
   for array in (env.reward, env.info.episode_return, agent.policy_logits,
                 agent.baseline, *unroll.agent_state):
-    assert array.dtype == np.float32 and np.isfinite(array).all()
+    assert array.dtype == np.float32
+    assert not finite or np.isfinite(array).all()
   assert unroll.policy_version >= 0
 
 
