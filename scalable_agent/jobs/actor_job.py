@@ -46,14 +46,17 @@ def run(config, stop):
       '%s', config.task, ', '.join(levels), config.num_environments,
       address, 'there' if config.inference == 'learner' else 'here')
   if config.inference == 'learner':
-    from scalable_agent.jobs import policy_at_learner as acting
+    from scalable_agent.jobs import policy_at_learner
+    start = policy_at_learner.Actors
   else:
     # Only here, since TensorFlow takes more memory than all the rest.
     tensorflow_environment.load()
     if config.architecture == 'a3c':
-      from scalable_agent.jobs import worker as acting
+      from scalable_agent.jobs import worker
+      start = worker.start
     else:
-      from scalable_agent.jobs import policy_at_actor as acting
+      from scalable_agent.jobs import policy_at_actor
+      start = policy_at_actor.start
   try:
     pools = _make_pools(config, first, stop)
   except signals.Interrupted:
@@ -61,7 +64,7 @@ def run(config, stop):
   with contextlib.ExitStack() as stack:
     for pool in pools:
       stack.callback(pool.close)
-    actors = acting.Actors(config, pools, address, security)
+    actors = start(config, pools, address, security)
     stack.callback(actors.close)
     try:
       while not stop.wait(_CHECK_SECONDS):

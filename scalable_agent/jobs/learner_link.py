@@ -6,8 +6,10 @@ import queue as queue_lib
 from absl import logging
 
 from scalable_agent import actor
+from scalable_agent import policy as policy_lib
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
+from scalable_agent.config import seeds
 from scalable_agent.jobs import messages
 from scalable_agent.learner_service import client as client_lib
 from scalable_agent.learner_service import protocol
@@ -17,28 +19,6 @@ from scalable_agent.process import threads
 # A report also tells the actor job whether training is done. Its learner waits
 # longer than this for the job to hear so.
 _REPORT_SECONDS = 2.
-
-
-def _make_client(config, agent, pools, address, security):
-  """Makes the client.
-
-  Args:
-    config: A `config.Config`.
-    agent: A `networks.Agent` or a `networks.ReactorAgent`.
-    pools: A list of `environments.Pool`s.
-    address: 'host:port' of the learner.
-    security: A `security.Security`.
-
-  Returns:
-    A `client.LearnerClient`.
-  """
-  facts = pools[0]
-  return client_lib.LearnerClient(
-      address, protocol.agreement(config, facts), config.task,
-      [name for pool in pools for name in pool.level_names],
-      lambda num_levels: messages.unroll_layout(
-          config, agent, facts, num_levels),
-      protocol.weights_layout(agent.initial_params(0)), security)
 
 
 class EpisodeReports:
@@ -71,45 +51,83 @@ class _Untimed:
     return contextlib.nullcontext()
 
 
-class Actors:
-  """The threads of an actor job that has the policy.
+class LearnerLink:
+  """What an actor job that has the policy acts with.
 
-  A subclass says what acts, and calls `_start` when it can.
+  Attributes:
+    config: The `config.Config`.
+    agent: A `networks.Agent` or a `networks.ReactorAgent`.
+    devices: A `devices.Devices`.
+    client: A `client.LearnerClient`.
+    reports: An `EpisodeReports`.
+    times: In place of a `timing.StageTimes`.
   """
 
-  # What the job sends to the learner.
-  _SENDS = 'unrolls'
-
   def __init__(self, config, pools, address, security):
-    """Makes what the threads need, and starts none.
+    """Initializes the link; the first call of the client connects.
 
     Args:
       config: A `config.Config`.
-      pools: A list of `environments.Pool`s, closed by `close`.
+      pools: A list of `environments.Pool`s.
       address: 'host:port' of the learner.
       security: A `security.Security`.
     """
     allocator.keep_freed_memory()
-    self._config = config
+    self.config = config
     # Other actor jobs use the other cores.
-    self._devices = devices_lib.choose_devices(
+    self.devices = devices_lib.choose_devices(
         1, 'cpu:0', config.xla, config.intra_op_threads or 1)
-    self._agent = agent_assembly.create_agent(config, pools[0])
-    self._times = _Untimed()
-    self._reports = EpisodeReports()
-    self._client = _make_client(config, self._agent, pools, address, security)
+    facts = pools[0]
+    self.agent = agent = agent_assembly.create_agent(config, facts)
+    self.client = client_lib.LearnerClient(
+        address, protocol.agreement(config, facts), config.task,
+        [name for pool in pools for name in pool.level_names],
+        lambda num_levels: messages.unroll_layout(
+            config, agent, facts, num_levels),
+        protocol.weights_layout(agent.initial_params(0)), security)
+    self.reports = EpisodeReports()
+    self.times = _Untimed()
 
-  def _start(self, pools, *others):
-    """Starts to act.
+  def create_policy(self, weights, version):
+    """Returns a `policy.Policy` with what `get_weights` of the client returned.
+    """
+    return policy_lib.Policy(
+        self.agent, weights, version,
+        # Unlike any other actor's, and unlike its own before a restart.
+        seed=seeds.derive(
+            self.config.seed, seeds.ACTIONS, self.client.session),
+        device=self.devices.inference, jit_compile=self.devices.jit_compile)
+
+  def create_actor(self, pool, policy, put_unroll, refresh):
+    """Returns an `actor.Actor` of a pool; the others are as for `Actor`."""
+    return actor.Actor(
+        pool.level_names, pool.num_actions, policy,
+        self.agent.initial_state(pool.num_environments),
+        self.config.unroll_length, self.config.num_action_repeats, put_unroll,
+        self.reports.put, self.times, refresh=refresh)
+
+
+class Actors:
+  """The threads of an actor job that has the policy."""
+
+  def __init__(self, link, pools, make_actor, senders=(), noun='unrolls'):
+    """Starts the threads.
 
     Args:
-      pools: As above.
-      *others: `threads.CheckedThreads`, which `close` closes first.
+      link: A `LearnerLink`, whose client `close` closes.
+      pools: A list of `environments.Pool`s, closed by `close`.
+      make_actor: A function of a pool, whose environments have started, that
+        returns its `actor.Actor`.
+      senders: `threads.CheckedThreads`, which `close` closes first.
+      noun: What the job sends to the learner.
     """
+    self._link = link
+    self._make_actor = make_actor
+    self._noun = noun
     self._threads = [
-        *others,
+        *senders,
         threads.CheckedThreads(pools, self._act),
-        threads.CheckedThreads([self._client], self._reports.send, 'reporter')]
+        threads.CheckedThreads([link.client], link.reports.send, 'reporter')]
 
   def _act(self, pool):
     # The environments start before this asks for weights: from then on the
@@ -117,11 +135,7 @@ class Actors:
     output = pool.recv()
     acting = self._make_actor(pool)
     pool.send(*acting.act(*output))
-    actor.run_actor(pool, self._times, acting)
-
-  def _make_actor(self, pool):
-    """Returns the `actor.Actor` of a pool, whose environments have started."""
-    raise NotImplementedError
+    actor.run_actor(pool, self._link.times, acting)
 
   def check(self):
     """Raises what ended a thread, if something did."""
@@ -130,10 +144,10 @@ class Actors:
 
   def close(self):
     """Ends the threads."""
-    self._client.close()
+    client = self._link.client
+    client.close()
     for group in self._threads:
       group.close()
-    if self._client.num_dropped:
+    if client.num_dropped:
       logging.info('%d %s were begun with the weights of a learner that is '
-                   'gone, and were dropped.', self._client.num_dropped,
-                   self._SENDS)
+                   'gone, and were dropped.', client.num_dropped, self._noun)

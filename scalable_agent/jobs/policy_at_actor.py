@@ -4,60 +4,66 @@ import threading
 
 import numpy as np
 
-from scalable_agent import actor
-from scalable_agent import policy as policy_lib
 from scalable_agent import staging
 from scalable_agent.assembly import memory as memory_assembly
-from scalable_agent.config import seeds
 from scalable_agent.jobs import learner_link
 from scalable_agent.process import threads
 
 
-class Actors(learner_link.Actors):
-  """The threads of an actor job that has a copy of the policy.
+class _SharedPolicy:
+  """The policy that all pools act with, and keep as new as the learner's.
 
-  They act with weights of the learner's, and send it unrolls and episodes.
+  Attributes:
+    policy: A `policy.Policy`, None before the first `refresh`.
   """
 
-  def __init__(self, config, pools, address, security):
-    """Starts the threads; see base class."""
-    super().__init__(config, pools, address, security)
-    memory_assembly.check(config, self._agent, pools[0])
-    # So acting goes on while an unroll of every environment waits to be sent.
-    self._queue = staging.TrajectoryQueue(config.num_environments)
-    self._policy = None
-    self._weights_lock = threading.Lock()
-    self._start(
-        pools, threads.CheckedThreads([self._queue], self._send, 'sender'))
+  def __init__(self, link):
+    self.policy = None
+    self._link = link
+    self._lock = threading.Lock()
 
-  def _make_actor(self, pool):
-    config = self._config
-    self._refresh(np.array([-1]))
-    return actor.Actor(
-        pool.level_names, pool.num_actions, self._policy,
-        self._agent.initial_state(pool.num_environments),
-        config.unroll_length, config.num_action_repeats, self._queue.put,
-        self._reports.put, self._times, refresh=self._refresh)
-
-  def _refresh(self, versions):
+  def refresh(self, versions):
     """Fetches weights, unless no unroll was begun with the present ones."""
-    with self._weights_lock:
-      policy = self._policy
+    with self._lock:
+      policy = self.policy
       if policy and not (versions == policy.version).any():
         return
-      fetched = self._client.get_weights(policy.version if policy else -1)
+      fetched = self._link.client.get_weights(policy.version if policy else -1)
       if policy is None:
-        self._policy = policy_lib.Policy(
-            self._agent, *fetched,
-            # Unlike any other actor's, and unlike its own before a restart.
-            seed=seeds.derive(
-                self._config.seed, seeds.ACTIONS, self._client.session),
-            device=self._devices.inference,
-            jit_compile=self._devices.jit_compile)
+        self.policy = self._link.create_policy(*fetched)
       elif fetched:
         policy.update(*fetched)
 
-  def _send(self, queue):
+
+def start(config, pools, address, security):
+  """Starts to act with weights of the learner's, and to send it unrolls.
+
+  Args:
+    config: A `config.Config`.
+    pools: A list of `environments.Pool`s.
+    address: 'host:port' of the learner.
+    security: A `security.Security`.
+
+  Returns:
+    A `learner_link.Actors`.
+
+  Raises:
+    config.ConfigError: It takes more memory than there is.
+  """
+  link = learner_link.LearnerLink(config, pools, address, security)
+  memory_assembly.check(config, link.agent, pools[0])
+  shared = _SharedPolicy(link)
+  # So acting goes on while an unroll of every environment waits to be sent.
+  queue = staging.TrajectoryQueue(config.num_environments)
+
+  def make_actor(pool):
+    shared.refresh(np.array([-1]))
+    return link.create_actor(pool, shared.policy, queue.put, shared.refresh)
+
+  def send(queue):
     while True:
-      self._client.put_unrolls(
-          queue.get_many(self._config.num_environments, minimum=1), wait=False)
+      link.client.put_unrolls(
+          queue.get_many(config.num_environments, minimum=1), wait=False)
+
+  sender = threads.CheckedThreads([queue], send, 'sender')
+  return learner_link.Actors(link, pools, make_actor, [sender])

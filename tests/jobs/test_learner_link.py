@@ -54,7 +54,7 @@ def test_a_learner_expects_nothing_of_environments_that_start(
   with test_worker._serving(
       agent, agent.initial_params(0), 0, architecture=architecture) as (
           server, queue):
-    actors = acting.Actors(
+    actors = acting.start(
         test_worker._config(architecture, job_name='actor'), [pool],
         f'127.0.0.1:{server._service.port}', test_worker._SECURITY)
     try:
@@ -92,7 +92,7 @@ def test_a_reward_that_is_not_finite_does_not_end_the_job(acting, architecture):
   with test_worker._serving(
       agent, weights, 0, architecture=architecture,
       report_episode=episodes.append) as (server, queue):
-    actors = acting.Actors(
+    actors = acting.start(
         test_worker._config(architecture, job_name='actor'), [pool],
         f'127.0.0.1:{server._service.port}', test_worker._SECURITY)
     try:

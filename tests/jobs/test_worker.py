@@ -155,7 +155,7 @@ def test_a_gradient_of_a_learner_that_is_gone_is_dropped(monkeypatch, caplog):
   with _serving(agent, weights, 9) as (server, queue):
     port = server._service.port
     pool = _Pool()
-    actors = worker.Actors(
+    actors = worker.start(
         _config(job_name='actor'), [pool], f'127.0.0.1:{port}', _SECURITY)
     try:
       unroll = _take(queue, actors.check)
