@@ -25,10 +25,10 @@ class Actors:
       security: A `security.Security`.
     """
     self._address = address
-    self._clients = {
-        pool: client_lib.LearnerClient(
+    self._links = {
+        pool: client_lib.make_link(
             address, protocol.agreement(config, pool), config.task,
-            pool.level_names, None, None, security)
+            pool.level_names, security, calls=[], streams=['Act'])
         for pool in pools}
     self._threads = threads.CheckedThreads(pools, self._step)
 
@@ -38,18 +38,18 @@ class Actors:
 
   def close(self):
     """Ends the threads."""
-    for client in self._clients.values():
-      client.close()
+    for link in self._links.values():
+      link.close()
     self._threads.close()
 
   def _step(self, pool):
-    client = self._clients[pool]
+    link = self._links[pool]
     layouts = protocol.StepsLayouts(
         pool.observation_spec, pool.num_environments, pool.num_actions)
     output = pool.recv()
     while True:
       try:
-        stream = client.open_stream()
+        stream = link.open_stream('Act')
         # To the learner, an environment begins with its first output over this
         # stream.
         seen = np.zeros([pool.num_environments], bool)

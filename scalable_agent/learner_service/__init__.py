@@ -9,6 +9,8 @@ learner runs an `actor.Actor` for each of these jobs:
 
     pool     <-> stream.Stream  <... steps, actions ...>  Service <-> Actor
 
+When such a stream ends, the learner forgets what it was shown over it.
+
 The transport is that of `remote`. `protocol` says which messages there are,
 `methods` what the service makes of them.
 """

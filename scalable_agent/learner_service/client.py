@@ -1,4 +1,4 @@
-"""Calls the learner for an actor job."""
+"""Calls the learner for an actor job that has the policy."""
 
 import collections
 import json
@@ -24,6 +24,27 @@ _LIFE = 1 << 48
 _About = collections.namedtuple('_About', 'levels unroll_layout')
 
 
+def make_link(address, agreement, task, level_names, security, calls, streams,
+              read_hello=lambda unused_answer: None, max_message_bytes=0):
+  """Returns the `link.Link` of an actor job, or of one of its pools.
+
+  Args:
+    address: 'host:port' of the learner.
+    agreement: Of `protocol.agreement`.
+    task: Index of the actor job.
+    level_names: A list of N level names, of the environments.
+    security: A `security.Security`.
+    calls: As for `link.Link`, as are the rest.
+    streams: See there.
+    read_hello: See there.
+    max_message_bytes: See there.
+  """
+  return link_lib.Link(
+      address, protocol.SERVICE, link_lib.Ends('learner', 'actor'), security,
+      dict(agreement=agreement, task=task, levels=level_names), read_hello,
+      calls, streams, max_message_bytes)
+
+
 class LearnerClient:
   """Calls a learner, waiting out its absence; for use by several threads.
 
@@ -38,35 +59,31 @@ class LearnerClient:
     """Initializes the client; connects with the first call.
 
     Args:
-      address: 'host:port' of the learner.
-      agreement: Of `protocol.agreement`.
-      task: Index of this actor job.
-      level_names: A list of N level names, of the environments.
+      address: As for `make_link`.
+      agreement: Likewise.
+      task: Likewise.
+      level_names: Likewise.
       unroll_layout: A function of the number of levels that returns the
-        `wire.Layout` of unrolls; None if the learner makes them.
-      weights_layout: The `wire.Layout` of weights; None if none are wanted.
-      security: A `security.Security`.
+        `wire.Layout` of unrolls.
+      weights_layout: The `wire.Layout` of weights.
+      security: As for `make_link`.
     """
     self._address = address
     self._make_unroll_layout = unroll_layout
     self._weights_layout = weights_layout
-    self._link = link_lib.Link(
-        address, protocol.SERVICE, link_lib.Ends('learner', 'actor'), security,
-        dict(agreement=agreement, task=task, levels=level_names),
-        self._read_hello, ['PutEpisodes'], ['GetWeights', 'PutUnroll', 'Act'],
-        weights_layout.num_bytes if weights_layout else 0)
+    self._link = make_link(
+        address, agreement, task, level_names, security, ['PutEpisodes'],
+        ['GetWeights', 'PutUnroll'], self._read_hello, weights_layout.num_bytes)
     self._episode_sequence = 0
     # A stream, since weights are asked for with every unroll.
     self._weights_caller = stream_lib.Caller(self._link, 'GetWeights')
-    self._sender = unroll_layout and unroll_sender.UnrollSender(
+    self._sender = unroll_sender.UnrollSender(
         self._link, 'PutUnroll', self._encode,
         protocol.max_unrolls_per_call(unroll_layout(1)))
 
   def _read_hello(self, answer):
     levels = answer['levels']
-    return _About(
-        levels,
-        self._make_unroll_layout and self._make_unroll_layout(len(levels)))
+    return _About(levels, self._make_unroll_layout(len(levels)))
 
   @property
   def session(self):
@@ -156,17 +173,6 @@ class LearnerClient:
           lambda connection, part=values[start:start + most]: json.dumps(dict(
               session=connection.session, sequence=self._episode_sequence,
               episodes=part)).encode())
-
-  def open_stream(self):
-    """Returns a new `stream.Stream`, for inference at the learner.
-
-    At its end the stream raises `stream.Broken`, or what is below. The learner
-    then forgets what it was shown over the stream.
-
-    Raises:
-      TrainingDone, Refused, Closed.
-    """
-    return self._link.open_stream('Act')
 
   def sleep(self, seconds):
     """Waits; raises Closed if the client is or gets closed."""

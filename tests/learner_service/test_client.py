@@ -51,13 +51,15 @@ def test_a_client_that_is_closed_leaves_no_threads():
     with remote_parts.client_of(learner) as client:
       version = client.get_weights(-1)[1]
       client.put_unrolls([remote_parts.make_unroll(0, version)])
-      stream = client.open_stream()
+      link = remote_parts.make_link(learner.port)
+      stream = link.open_stream('Act')
+      link.close()
     # The service keeps some of its own for a while.
     remote_parts.wait_until(lambda: {
         thread.name for thread in set(threading.enumerate()) - before
         } <= {'service'}, _CLOSE_SECONDS)
     with pytest.raises(client_lib.Closed):
-      client.open_stream()
+      link.open_stream('Act')
     del stream  # Which nobody else closed.
 
 
@@ -89,16 +91,17 @@ def test_a_learner_is_not_looked_for_behind_a_web_proxy(monkeypatch):
 def test_close_ends_a_wait_for_the_learner():
   with remote_parts.Learner() as learner:
     port = learner.port
-  client = remote_parts.make_client(port)
+  client, link = remote_parts.make_client(port), remote_parts.make_link(port)
   threads = [remote_parts.Thread(client.get_weights, -1),
-             remote_parts.Thread(client.open_stream),
+             remote_parts.Thread(link.open_stream, 'Act'),
              remote_parts.Thread(client.sleep, 60.)]
   time.sleep(.3)
   client.close()
+  link.close()
   for thread in threads:
     with pytest.raises(client_lib.Closed):
       thread.result(_CLOSE_SECONDS)
-  for call in (lambda: client.get_weights(-1), client.open_stream,
+  for call in (lambda: client.get_weights(-1), lambda: link.open_stream('Act'),
                lambda: client.put_episodes([]), lambda: client.sleep(0.)):
     with pytest.raises(client_lib.Closed):
       call()

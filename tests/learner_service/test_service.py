@@ -636,9 +636,10 @@ def test_bad_steps(message, what):
 def test_only_so_many_environments_are_acted_for():
   with remote_parts.Learner(
       make_actor=lambda levels: _Echo(), max_environments=2) as learner:
-    with remote_parts.client_of(learner, levels=['easy'] * 3) as client:
-      with pytest.raises(client_lib.Refused, match='--envs_per_actor'):
-        client.open_stream()
+    link = remote_parts.make_link(learner.port, levels=['easy'] * 3)
+    with pytest.raises(client_lib.Refused, match='--envs_per_actor'):
+      link.open_stream('Act')
+    link.close()
 
 
 def test_nobody_is_acted_for_unless_asked(raw):
