@@ -90,7 +90,7 @@ class ActorServer:
               protocol.weights_layout(agent.initial_params(config.seed)),
               put_unroll,
               lambda *episode: report_episode(trajectories.Episode(*episode)),
-              make_actor=policy and make_actor,
+              make_actor=policy and make_actor, facts=facts,
               max_environments=config.inference_maximum_batch_size),
           security)
     except service.ServiceError as e:

@@ -12,5 +12,5 @@ learner runs an `actor.Actor` for each of these jobs:
 When such a stream ends, the learner forgets what it was shown over it.
 
 The transport is that of `remote`. `protocol` says which messages there are,
-`methods` what the service makes of them.
+`methods` what the service makes of them, and `intake` what of unrolls.
 """

@@ -12,9 +12,8 @@ import grpc
 import numpy as np
 
 from scalable_agent import dynamic_batching
-from scalable_agent import environments
 from scalable_agent import staging
-from scalable_agent import trajectories
+from scalable_agent.learner_service import intake
 from scalable_agent.learner_service import protocol
 from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import channels
@@ -40,7 +39,8 @@ Job.__doc__ = """Who has a session: an actor job, or one of its pools.
 
 Offer = collections.namedtuple(
     'Offer', 'agreement levels unroll_layout weights_layout put_unroll '
-    'report_episode make_actor max_environments', defaults=(None, 1024))
+    'report_episode make_actor facts max_environments',
+    defaults=(None, None, 1024))
 Offer.__doc__ = """What a learner has for its actor jobs.
 
   agreement: Of `protocol.agreement`.
@@ -52,6 +52,8 @@ Offer.__doc__ = """What a learner has for its actor jobs.
   report_episode: A function of level name, episode return and episode frames.
   make_actor: None, or, for inference at the learner, a function of a list of
     level names that returns an `actor.Actor` for an environment of each.
+  facts: With `make_actor`, has `num_actions` and `observation_spec`, as an
+    `environments.Pool`.
   max_environments: The largest number of environments of such an actor.
 """
 
@@ -117,17 +119,13 @@ class Methods:
         offer.max_environments if offer.make_actor else _MAX_ENVIRONMENTS)
     self.steps_layouts = functools.lru_cache(_MAX_LAYOUTS)(
         self._make_steps_layouts)
-    # Unrolls are put in the order in which they came, one message at a time.
-    # The other messages wait undecoded, since decoded they may be four times as
-    # large.
-    self._turn = asyncio.Lock()
-    self._room = asyncio.Event()
+    self._intake = intake.UnrollIntake(
+        offer, server, self._check_open, self.end)
 
   def _make_steps_layouts(self, num_environments):
-    spec = [environments.ArraySpec(tuple(shape), np.dtype(dtype))
-            for shape, dtype in self._offer.agreement['observations']]
+    facts = self._offer.facts
     return protocol.StepsLayouts(
-        spec, num_environments, self._offer.agreement['num_actions'])
+        facts.observation_spec, num_environments, facts.num_actions)
 
   def end(self, session=None):
     """Returns the `Rejected` that says why nothing is served any more."""
@@ -202,83 +200,10 @@ class Methods:
       session.acts = True
       self._server.calls.join(call, session)
       with session:
-        await self._turn.acquire()
-        rest = None
-        try:
-          self._check_open(session)
-          rest = self._put_at_once(self._decode(message), session)
-        finally:
-          if not rest:
-            self._turn.release()
-        if rest:
-          # This goes on if the connection ends, so that nothing is lost.
-          task = asyncio.create_task(self._put_rest(rest, session))
-          # Otherwise asyncio would report an error that nobody waits for.
-          task.add_done_callback(
-              lambda task: task.cancelled() or task.exception())
-          await asyncio.shield(task)
+        await self._intake.put(message, session, self.snapshot)
       return b''
     except wire.WireError as e:
       raise bad(str(e)) from e
-
-  def _decode(self, message):
-    """Returns a list of pairs: an `ActorOutput` and its sequence number."""
-    unrolls = wire.decode_all(self._offer.unroll_layout, message)
-    if len({int(unroll.session) for unroll in unrolls}) > 1:
-      raise bad('the unrolls are not of one session')
-    newest = max(int(unroll.policy_version) for unroll in unrolls)
-    snapshot = self.snapshot
-    if snapshot and newest > snapshot.version:
-      raise bad(
-          f'policy_version is {newest}, and the newest is {snapshot.version}')
-    return [(self._output(unroll), int(unroll.sequence)) for unroll in unrolls]
-
-  def _put_at_once(self, unrolls, session):
-    """Puts unrolls into the queue, without those that were put before.
-
-    Args:
-      unrolls: Of `_decode`.
-      session: Whose they are.
-
-    Returns:
-      A list of those that there is no room for yet.
-    """
-    for i, (unroll, sequence) in enumerate(unrolls):
-      if sequence <= session.sequence:
-        continue
-      try:
-        if not self._offer.put_unroll(unroll, self._on_room):
-          return unrolls[i:]
-      except staging.Closed as e:
-        raise self.end(session) from e
-      session.sequence = sequence
-    return []
-
-  def _output(self, unroll):
-    return trajectories.ActorOutput(
-        level_name=self._offer.levels[unroll.level],
-        agent_state=unroll.agent_state,
-        env_outputs=unroll.env_outputs,
-        agent_outputs=unroll.agent_outputs,
-        gradient=unroll.gradient,
-        policy_version=np.int64(unroll.policy_version),
-        stream=(int(unroll.session), int(unroll.stream)))
-
-  def _on_room(self):
-    """Called by another thread when there is room in the queue."""
-    with contextlib.suppress(RuntimeError):  # The service is closed.
-      self._server.loop.call_soon_threadsafe(self._room.set)
-
-  async def _put_rest(self, unrolls, session):
-    """Puts unrolls as there is room for them, then gives up the turn."""
-    try:
-      with session:
-        while unrolls:
-          await self._room.wait()
-          self._room.clear()
-          unrolls = self._put_at_once(unrolls, session)
-    finally:
-      self._turn.release()
 
   async def put_episodes(self, unused_call, message):
     """Reports episodes that were not reported before; answers b''."""

@@ -135,7 +135,8 @@ class Learner:
             agreement or make_agreement(), LEVELS, unroll_layout(),
             options.pop('weights_layout', None) or weights_layout(),
             wrap_put(self.queue.put),
-            lambda *episode: self.episodes.append(episode), **options),
+            lambda *episode: self.episodes.append(episode),
+            facts=Facts(NUM_ACTIONS, SPEC), **options),
         security)
     self.port = self.service.port
     self.service.update(weights_of(0), 0)

@@ -1,0 +1,120 @@
+"""Takes the unrolls of actor jobs into the learner's queue."""
+
+import asyncio
+import contextlib
+
+import numpy as np
+
+from scalable_agent import staging
+from scalable_agent import trajectories
+from scalable_agent.remote import calls as calls_lib
+from scalable_agent.remote import wire
+
+
+class UnrollIntake:
+  """Puts unrolls in the order in which they came, one message at a time.
+
+  The other messages wait undecoded, since decoded they may be four times as
+  large. All of it is in the event loop's thread.
+  """
+
+  def __init__(self, offer, server, check_open, end):
+    """Initializes the intake.
+
+    Args:
+      offer: A `methods.Offer`.
+      server: A `server.Server`.
+      check_open: A function of a `sessions.Session` that raises `end` of it if
+        nothing is served any more.
+      end: A function of a session that returns the `calls.Rejected` for it.
+    """
+    self._offer = offer
+    self._server = server
+    self._check_open = check_open
+    self._end = end
+    self._turn = asyncio.Lock()
+    self._room = asyncio.Event()
+
+  async def put(self, message, session, snapshot):
+    """Puts the unrolls of a message, and waits until there was room for all.
+
+    Args:
+      message: Bytes.
+      session: The `sessions.Session` whose they are.
+      snapshot: The newest `methods.Snapshot`, None for none.
+
+    Raises:
+      wire.WireError, calls.Rejected.
+    """
+    await self._turn.acquire()
+    rest = None
+    try:
+      self._check_open(session)
+      rest = self._put_at_once(self._decode(message, snapshot), session)
+    finally:
+      if not rest:
+        self._turn.release()
+    if rest:
+      # This goes on if the connection ends, so that nothing is lost.
+      task = asyncio.create_task(self._put_rest(rest, session))
+      # Otherwise asyncio would report an error that nobody waits for.
+      task.add_done_callback(lambda task: task.cancelled() or task.exception())
+      await asyncio.shield(task)
+
+  def _decode(self, message, snapshot):
+    """Returns a list of pairs: an `ActorOutput` and its sequence number."""
+    unrolls = wire.decode_all(self._offer.unroll_layout, message)
+    if len({int(unroll.session) for unroll in unrolls}) > 1:
+      raise calls_lib.bad('the unrolls are not of one session')
+    newest = max(int(unroll.policy_version) for unroll in unrolls)
+    if snapshot and newest > snapshot.version:
+      raise calls_lib.bad(
+          f'policy_version is {newest}, and the newest is {snapshot.version}')
+    return [(self._output(unroll), int(unroll.sequence)) for unroll in unrolls]
+
+  def _output(self, unroll):
+    return trajectories.ActorOutput(
+        level_name=self._offer.levels[unroll.level],
+        agent_state=unroll.agent_state,
+        env_outputs=unroll.env_outputs,
+        agent_outputs=unroll.agent_outputs,
+        gradient=unroll.gradient,
+        policy_version=np.int64(unroll.policy_version),
+        stream=(int(unroll.session), int(unroll.stream)))
+
+  def _put_at_once(self, unrolls, session):
+    """Puts unrolls into the queue, without those that were put before.
+
+    Args:
+      unrolls: Of `_decode`.
+      session: Whose they are.
+
+    Returns:
+      A list of those that there is no room for yet.
+    """
+    for i, (unroll, sequence) in enumerate(unrolls):
+      if sequence <= session.sequence:
+        continue
+      try:
+        if not self._offer.put_unroll(unroll, self._on_room):
+          return unrolls[i:]
+      except staging.Closed as e:
+        raise self._end(session) from e
+      session.sequence = sequence
+    return []
+
+  def _on_room(self):
+    """Called by another thread when there is room in the queue."""
+    with contextlib.suppress(RuntimeError):  # The service is closed.
+      self._server.loop.call_soon_threadsafe(self._room.set)
+
+  async def _put_rest(self, unrolls, session):
+    """Puts unrolls as there is room for them, then gives up the turn."""
+    try:
+      with session:
+        while unrolls:
+          await self._room.wait()
+          self._room.clear()
+          unrolls = self._put_at_once(unrolls, session)
+    finally:
+      self._turn.release()
