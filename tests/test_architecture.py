@@ -171,10 +171,10 @@ def test_a_process_imports_in_functions_too(graph):
 
 def test_actor_jobs_import_neither_learner_nor_training(graph):
   # The workers of A3C compute the loss.
-  of_worker = set(map(_top, _closure(graph, 'jobs.worker')))
+  of_worker = set(map(_top, _closure(graph, 'jobs.a3c_worker')))
   assert 'algorithms' in of_worker
   assert not of_worker & {'learner', 'training'}
-  graph = dict(graph, **{'jobs.worker': set()})
+  graph = dict(graph, **{'jobs.a3c_worker': set()})
   jobs = [module for module in graph if _top(module) == 'jobs']
   assert {'jobs.actor_job', 'jobs.policy_at_actor',
           'jobs.policy_at_learner', 'jobs.actor_server'} <= set(jobs)

@@ -52,8 +52,8 @@ def run(config, stop):
     # Only here, since TensorFlow takes more memory than all the rest.
     tensorflow_environment.load()
     if config.architecture == 'a3c':
-      from scalable_agent.jobs import worker
-      start = worker.start
+      from scalable_agent.jobs import a3c_worker
+      start = a3c_worker.start
     else:
       from scalable_agent.jobs import policy_at_actor
       start = policy_at_actor.start

@@ -11,7 +11,7 @@ from scalable_agent import suites
 from scalable_agent import trajectories
 from scalable_agent.jobs import addresses
 from scalable_agent.jobs import handover
-from scalable_agent.jobs import messages
+from scalable_agent.jobs import layouts
 from scalable_agent.learner_service import protocol
 from scalable_agent.learner_service import service
 from scalable_agent.process import timing
@@ -86,7 +86,7 @@ class ActorServer:
           address,
           service.Offer(
               protocol.agreement(config, facts), levels,
-              messages.unroll_layout(config, agent, facts, len(levels)),
+              layouts.unroll_layout(config, agent, facts, len(levels)),
               protocol.weights_layout(agent.initial_params(config.seed)),
               put_unroll,
               lambda *episode: report_episode(trajectories.Episode(*episode)),

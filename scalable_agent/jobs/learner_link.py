@@ -10,7 +10,7 @@ from scalable_agent import policy as policy_lib
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
 from scalable_agent.config import seeds
-from scalable_agent.jobs import messages
+from scalable_agent.jobs import layouts
 from scalable_agent.learner_service import client as client_lib
 from scalable_agent.learner_service import protocol
 from scalable_agent.process import allocator
@@ -82,7 +82,7 @@ class LearnerLink:
     self.client = client_lib.LearnerClient(
         address, protocol.agreement(config, facts), config.task,
         [name for pool in pools for name in pool.level_names],
-        lambda num_levels: messages.unroll_layout(
+        lambda num_levels: layouts.unroll_layout(
             config, agent, facts, num_levels),
         protocol.weights_layout(agent.initial_params(0)), security)
     self.reports = EpisodeReports()

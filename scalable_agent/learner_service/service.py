@@ -75,11 +75,6 @@ class Service:
     self._methods.snapshot = methods_lib.Snapshot(weights, version)
 
   @property
-  def run(self):
-    """Names this life of the learner, a string."""
-    return self._methods.sessions.run
-
-  @property
   def num_jobs(self):
     """The number of actor jobs heard of within the last minute."""
     return len({s.about.task for s in self._methods.sessions.recent()})

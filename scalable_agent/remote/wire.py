@@ -175,7 +175,10 @@ class Layout:
     return tree.unflatten_as(self._template, leaves)
 
   def check(self, message):
-    """Raises `WireError` if `decode` would, at less expense."""
+    """Raises `WireError` if `decode` would.
+
+    A layout may do it at less expense.
+    """
     self.decode(message)
 
   def _check(self, name, leaf):

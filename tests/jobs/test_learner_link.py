@@ -6,18 +6,18 @@ import time
 import numpy as np
 import pytest
 
+from scalable_agent.jobs import a3c_worker
 from scalable_agent.jobs import learner_link
 from scalable_agent.jobs import policy_at_actor
-from scalable_agent.jobs import worker
 from scalable_agent.process import allocator
 from tests import learners
-from tests.jobs import test_worker
+from tests.jobs import test_a3c_worker
 from tests.remote import remote_parts
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
 
-class _StartingPool(test_worker._Pool):
+class _StartingPool(test_a3c_worker._Pool):
   """An environment whose first output takes until `start`."""
 
   def __init__(self):
@@ -43,7 +43,7 @@ def _quick(monkeypatch):
 
 
 _each_kind = pytest.mark.parametrize('acting, architecture', [
-    (policy_at_actor, 'impala'), (worker, 'a3c')])
+    (policy_at_actor, 'impala'), (a3c_worker, 'a3c')])
 
 
 @_each_kind
@@ -51,12 +51,12 @@ def test_a_learner_expects_nothing_of_environments_that_start(
     acting, architecture):
   """Which may take longer than it waits for a batch."""
   agent, pool = learners.make_agent(), _StartingPool()
-  with test_worker._serving(
+  with test_a3c_worker._serving(
       agent, agent.initial_params(0), 0, architecture=architecture) as (
           server, queue):
     actors = acting.start(
-        test_worker._config(architecture, job_name='actor'), [pool],
-        f'127.0.0.1:{server._service.port}', test_worker._SECURITY)
+        test_a3c_worker._config(architecture, job_name='actor'), [pool],
+        f'127.0.0.1:{server._service.port}', test_a3c_worker._SECURITY)
     try:
       while not server._service.num_jobs:  # It would hear of the end.
         actors.check()
@@ -65,14 +65,14 @@ def test_a_learner_expects_nothing_of_environments_that_start(
       actors.check()
       assert not server.are_expected()
       pool.start()
-      test_worker._take(queue, actors.check)
+      test_a3c_worker._take(queue, actors.check)
       assert server.are_expected()
     finally:
       pool.close()
       actors.close()
 
 
-class _NanPool(test_worker._Pool):
+class _NanPool(test_a3c_worker._Pool):
   """An environment whose every step ends an episode, with a reward of NaN."""
 
   def recv(self):
@@ -89,15 +89,15 @@ def test_a_reward_that_is_not_finite_does_not_end_the_job(acting, architecture):
   """As it does not end a thread: the learner skips the update."""
   agent, pool, episodes = learners.make_agent(), _NanPool(), []
   weights = agent.initial_params(0)
-  with test_worker._serving(
+  with test_a3c_worker._serving(
       agent, weights, 0, architecture=architecture,
       report_episode=episodes.append) as (server, queue):
     actors = acting.start(
-        test_worker._config(architecture, job_name='actor'), [pool],
-        f'127.0.0.1:{server._service.port}', test_worker._SECURITY)
+        test_a3c_worker._config(architecture, job_name='actor'), [pool],
+        f'127.0.0.1:{server._service.port}', test_a3c_worker._SECURITY)
     try:
       for version in range(1, 4):
-        unroll = test_worker._take(queue, actors.check)
+        unroll = test_a3c_worker._take(queue, actors.check)
         assert np.isnan(unroll.env_outputs.reward).all()
         server.publish(weights, version)
       remote_parts.wait_until(lambda: actors.check() or len(episodes) > 10)

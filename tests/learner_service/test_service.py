@@ -274,7 +274,7 @@ def test_hello_again_keeps_the_session(learner, raw):
   session = raw.hello()
   again = lambda **changes: json.loads(raw.unary(
       'Hello', remote_parts.hello_message(**changes))[1])['session']
-  run = learner.service.run
+  run = learner.service._methods.sessions.run
   assert again(run=run, session=session) == session
   assert again(run='another', session=session) != session
   assert again(run=run, session=session + 1) not in (session, session + 1)

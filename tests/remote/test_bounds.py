@@ -242,7 +242,7 @@ def test_an_unroll_of_an_expired_session_is_taken_once(monkeypatch):
       remote_parts.wait_until(lambda: not sessions._sessions)
       # The answer was lost; so the actor comes back, with all that it has.
       assert raw.unary('PutUnroll', message)[0] == grpc.StatusCode.NOT_FOUND
-      assert raw.hello(run=learner.service.run, session=session) == session
+      assert raw.hello(run=sessions.run, session=session) == session
       assert raw.unary('PutUnroll', message)[0] == _OK
       assert len(learner.queue) == 1
 

@@ -14,9 +14,9 @@ from scalable_agent import config as config_lib
 from scalable_agent import environments
 from scalable_agent import staging
 from scalable_agent import trajectories
+from scalable_agent.jobs import a3c_worker
 from scalable_agent.jobs import actor_server
-from scalable_agent.jobs import messages
-from scalable_agent.jobs import worker
+from scalable_agent.jobs import layouts
 from scalable_agent.learner_service import protocol
 from scalable_agent.process import allocator
 from scalable_agent.process import timing
@@ -97,7 +97,7 @@ def _take(queue, check=lambda: None):
 
 def _message(agent, session, sequence, gradient):
   """What sends a gradient, and nothing else that counts."""
-  layout = messages.unroll_layout(_config(), agent, _FACTS, 1)
+  layout = layouts.unroll_layout(_config(), agent, _FACTS, 1)
   shape = [_LENGTH + 1]
   return layout.encode(protocol.UnrollMessage(
       session=np.uint64(session), sequence=np.int64(sequence),
@@ -155,7 +155,7 @@ def test_a_gradient_of_a_learner_that_is_gone_is_dropped(monkeypatch, caplog):
   with _serving(agent, weights, 9) as (server, queue):
     port = server._service.port
     pool = _Pool()
-    actors = worker.start(
+    actors = a3c_worker.start(
         _config(job_name='actor'), [pool], f'127.0.0.1:{port}', _SECURITY)
     try:
       unroll = _take(queue, actors.check)
