@@ -27,16 +27,6 @@ _SESSION = re.compile('[0-9]{1,20}')
 # How many numbers of environments to keep layouts for.
 _MAX_LAYOUTS = 16
 
-Job = collections.namedtuple('Job', 'task levels')
-Job.__doc__ = """Who has a session: an actor job, or one of its pools.
-
-  It is a pool if inference is at the learner.
-
-  task: Index of the actor job.
-  levels: int32, the level of each environment of a pool; empty for an actor
-    job, whose unrolls say their level.
-"""
-
 Offer = collections.namedtuple(
     'Offer', 'agreement levels unroll_layout weights_layout put_unroll '
     'report_episode make_actor facts max_environments',
@@ -58,6 +48,27 @@ Offer.__doc__ = """What a learner has for its actor jobs.
 """
 
 Rejected, bad, is_int = calls_lib.Rejected, calls_lib.bad, calls_lib.is_int
+
+
+class Job:
+  """Who has a session: an actor job, or one of its pools.
+
+  It is a pool if inference is at the learner.
+
+  Attributes:
+    task: Index of the actor job.
+    levels: int32, the level of each environment of a pool; empty for an actor
+      job, whose unrolls say their level.
+    acts: Whether its environments have started, as far as its calls tell.
+    told: Whether it was told that training is done.
+  """
+
+  __slots__ = ('task', 'levels', 'acts', 'told')
+
+  def __init__(self, task, levels):
+    self.task = task
+    self.levels = levels
+    self.acts = self.told = False
 
 
 class Snapshot:
@@ -106,7 +117,7 @@ class Methods:
       offer: An `Offer`.
       server: The `server.Server` that will have them.
     """
-    self.sessions = sessions_lib.Sessions()
+    self.sessions = sessions_lib.Sessions(protocol.US, 'actor jobs')
     self.snapshot = None
     self.is_done = False
     self.is_closing = False
@@ -131,7 +142,7 @@ class Methods:
     """Returns the `Rejected` that says why nothing is served any more."""
     if self.is_done:
       if session:
-        session.told = True
+        session.about.told = True
       return Rejected(grpc.StatusCode.OUT_OF_RANGE, 'training is done')
     return Rejected(grpc.StatusCode.UNAVAILABLE, 'the learner is stopping')
 
@@ -173,7 +184,8 @@ class Methods:
     """Returns why an actor may not join, status and details; or None."""
     precondition = grpc.StatusCode.FAILED_PRECONDITION
     difference = protocol.difference(
-        self._offer.agreement, request.get('agreement'))
+        self._offer.agreement, request.get('agreement'), protocol.US,
+        protocol.THEM)
     if difference:
       return precondition, difference
     task, levels = request.get('task'), request.get('levels')
@@ -197,7 +209,7 @@ class Methods:
     try:
       session = self._session(
           int(self._offer.unroll_layout.peek(message, 'session')))
-      session.acts = True
+      session.about.acts = True
       self._server.calls.join(call, session)
       with session:
         await self._intake.put(message, session, self.snapshot)
@@ -236,7 +248,7 @@ class Methods:
     except struct.error as e:
       raise bad('expected a session and a version') from e
     with self._session(number) as session:
-      session.acts = True
+      session.about.acts = True
       self._server.calls.join(call, session)
       snapshot = self.snapshot
       if snapshot is None:
@@ -256,7 +268,7 @@ class Methods:
       if self._offer.make_actor is None:
         raise Rejected(grpc.StatusCode.FAILED_PRECONDITION,
                       '--inference is "actor" at the learner')
-      session.acts = True
+      session.about.acts = True
       self._server.calls.join(call, session)
       levels = session.about.levels
       layouts = self.steps_layouts(len(levels))

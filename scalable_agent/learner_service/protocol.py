@@ -17,6 +17,7 @@ from scalable_agent.remote import wire
 
 VERSION = 4
 SERVICE = 'scalable_agent.Learner'
+US, THEM = 'the learner', 'the actor'
 MAX_EPISODES_PER_CALL = 4096
 # A message has several unrolls, since it costs more than packing an Atari
 # unroll. Messages that are larger than this are slower by the byte.
@@ -102,7 +103,7 @@ def agreement_of(version, names, config, facts):
                     for spec in facts.observation_spec])
 
 
-def difference(ours, theirs, us='the learner', them='the actor'):
+def difference(ours, theirs, us, them):
   """Says in a line how the agreement of another job differs; '' if not at all.
 
   Args:

@@ -42,7 +42,7 @@ class Service:
       ServiceError: The address cannot be listened on.
     """
     self._server = server_lib.Server(
-        'the learner',
+        protocol.US,
         # As many calls as can be in one batch of the policy may wait for it.
         max(offer.max_environments, _MIN_MAX_THREADS), _MEMORY_SHARE)
     self._methods = methods = methods_lib.Methods(offer, self._server)
@@ -82,7 +82,7 @@ class Service:
   @property
   def has_acting_jobs(self):
     """Whether one of these has started its environments."""
-    return any(s.acts for s in self._methods.sessions.recent())
+    return any(s.about.acts for s in self._methods.sessions.recent())
 
   def finish(self):
     """From now on, tells everyone who asks that training is done."""
@@ -104,4 +104,5 @@ class Service:
     self._server.close(self._methods.end)
 
   def _untold(self):
-    return [s for s in self._methods.sessions.recent() if not s.told]
+    return [
+        s for s in self._methods.sessions.recent() if not s.about.told]

@@ -124,7 +124,7 @@ class Calls:
       longest first.
   """
 
-  def __init__(self, max_bytes, close_connection, owner='the learner'):
+  def __init__(self, max_bytes, close_connection, owner):
     """Initializes an empty collection.
 
     Args:

@@ -43,10 +43,10 @@ class Security:
 
   Attributes:
     token: The shared secret.
-    tls_key: This end's private key, PEM. A learner with one speaks TLS only.
+    tls_key: This end's private key, PEM. A service with one speaks TLS only.
     tls_cert: The certificate chain that belongs to it, PEM.
     tls_ca: Certificates that the other end's has to be signed by, PEM. A
-      learner with one accepts only actors that have a certificate.
+      service with one accepts only callers that have a certificate.
   """
   # Secrets are in no repr, so that printing one does not show them.
   token: bytes = dataclasses.field(default=b'', repr=False)
@@ -150,7 +150,7 @@ def load(auth_token_file, tls_cert, tls_key, tls_ca):
   return security
 
 
-def check_exposure(address, security, insecure_network, who='the learner'):
+def check_exposure(address, security, insecure_network, who):
   """Refuses to listen without the protection asked for, or with too little.
 
   Args:

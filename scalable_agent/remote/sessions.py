@@ -22,22 +22,18 @@ class Session:
 
   Attributes:
     about: What the service knows of who said hello.
-    acts: Whether its environments have started, as far as its calls tell.
     sequence: Number of the last unroll that was taken, 0 for none.
     episode_sequence: Number of the last report of episodes, likewise.
-    told: Whether it was told that training is done.
     streams: A dict with its streams, oldest first, as keys.
   """
 
-  __slots__ = ('about', 'acts', 'sequence', 'episode_sequence', 'told',
-               'streams', '_calls', '_seen')
+  __slots__ = ('about', 'sequence', 'episode_sequence', 'streams', '_calls',
+               '_seen')
 
   def __init__(self, about, sequence=0, episode_sequence=0):
     self.about = about
-    self.acts = False
     self.sequence = sequence
     self.episode_sequence = episode_sequence
-    self.told = False
     self.streams = {}
     self._calls = 0
     self._seen = time.monotonic()
@@ -67,8 +63,7 @@ class Sessions:
     run: Names this life of the service, a string.
   """
 
-  def __init__(self, owner='the learner', callers='actor jobs',
-               capacity=_MAX_SESSIONS):
+  def __init__(self, owner, callers, capacity=_MAX_SESSIONS):
     """Initializes an empty collection.
 
     Args:

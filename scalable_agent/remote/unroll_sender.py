@@ -27,7 +27,7 @@ class UnrollSender:
       method: Name of the method that takes unrolls.
       encode: A function of a `link.Connection`, a list of unrolls, and the
         number of the first of them. It returns a message and how many of them
-        are in it, without those that this learner cannot use.
+        are in it, without those that this service cannot use.
       max_unrolls_per_message: An int.
     """
     self._reopened = stream_lib.Reopened(link, method)
@@ -42,7 +42,7 @@ class UnrollSender:
     self.num_dropped = 0
 
   def put(self, unrolls, wait=True):
-    """Sends unrolls, and waits until the learner has taken them.
+    """Sends unrolls, and waits until the service has taken them.
 
     Args:
       unrolls: A list of `ActorOutput`s.

@@ -54,34 +54,38 @@ def _worker_agreement(**values):
       level_name='pong', architecture='a3c', task=0), **values)), _POOL_FACTS)
 
 
+def _difference(ours, theirs):
+  return protocol.difference(ours, theirs, protocol.US, protocol.THEM)
+
+
 @pytest.mark.parametrize('name', sorted(
     set(config_lib.names(config_lib.ACTORS)) - {'architecture'}))
 def test_an_actor_that_differs_is_told(name):
   base = _base(name)
-  assert protocol.difference(
+  assert _difference(
       _agreement(**base), _agreement(**{**base, name: _other(name)})
   ).startswith(f'--{name} is ')
 
 
 def test_an_actor_may_differ_in_what_is_the_learners():
-  assert protocol.difference(_agreement(), _agreement(
+  assert _difference(_agreement(), _agreement(
       learning_rate=1., replay_proportion=0., task=3, job_name='actor')) == ''
 
 
 def test_an_actor_is_no_worker_of_a3c():
-  assert protocol.difference(_agreement(), _worker_agreement()).startswith(
+  assert _difference(_agreement(), _worker_agreement()).startswith(
       '--architecture is "impala" at the learner, "a3c" at the actor')
 
 
 @pytest.mark.parametrize('name', config_lib.names(config_lib.WORKERS))
 def test_a_worker_whose_loss_differs_is_told(name):
   values = {name: _other(name)}
-  assert protocol.difference(
+  assert _difference(
       _worker_agreement(), _worker_agreement(**values)).startswith(
           f'--{name} is ')
   # Other actors compute none.
   base = _base(name)
-  assert protocol.difference(
+  assert _difference(
       _agreement(**base), _agreement(**{**base, **values})) == ''
 
 

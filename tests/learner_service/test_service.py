@@ -291,8 +291,8 @@ def test_unknown_sessions_are_told_so(raw):
 
 def test_a_forgotten_actor_says_hello_again(monkeypatch):
   class One(sessions_lib.Sessions):
-    def __init__(self):
-      super().__init__(capacity=1)
+    def __init__(self, owner, callers):
+      super().__init__(owner, callers, capacity=1)
   monkeypatch.setattr(sessions_lib, 'Sessions', One)
   monkeypatch.setattr(link_lib, '_FIRST_WAIT_SECONDS', .02)
   with remote_parts.Learner() as learner:

@@ -37,7 +37,7 @@ class _World:
     self.clock = _Clock()
     monkeypatch.setattr(calls_lib, 'time', self.clock)
     self.closed = []
-    self.calls = calls_lib.Calls(max_bytes, self.closed.append)
+    self.calls = calls_lib.Calls(max_bytes, self.closed.append, 'the job')
     self.ended = {}
 
   async def open(self, name, num_bytes=1, lasts=True):

@@ -78,10 +78,10 @@ _MUTUAL_TLS = security_lib.Security(tls_key=b'k', tls_cert=b'c', tls_ca=b'a')
 ])
 def test_check_exposure(address, security, insecure, allowed):
   if allowed:
-    security_lib.check_exposure(address, security, insecure)
+    security_lib.check_exposure(address, security, insecure, 'the job')
   else:
     with pytest.raises(security_lib.SecurityError):
-      security_lib.check_exposure(address, security, insecure)
+      security_lib.check_exposure(address, security, insecure, 'the job')
 
 
 # -- Tokens -------------------------------------------------------------------

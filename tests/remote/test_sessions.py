@@ -17,6 +17,10 @@ class _Clock:
     return self.now
 
 
+def _make(**options):
+  return sessions_lib.Sessions('the job', 'callers', **options)
+
+
 @pytest.fixture
 def clock(monkeypatch):
   clock = _Clock()
@@ -25,7 +29,7 @@ def clock(monkeypatch):
 
 
 def test_numbers_find_their_sessions():
-  sessions = sessions_lib.Sessions()
+  sessions = _make()
   numbers = [sessions.add([i]) for i in range(20)]
   assert len(set(numbers)) == 20 and min(numbers) > 2**40
   assert [sessions.find(n).about for n in numbers] == [
@@ -34,7 +38,7 @@ def test_numbers_find_their_sessions():
 
 
 def test_there_are_no_more_than_the_capacity():
-  sessions = sessions_lib.Sessions(capacity=3)
+  sessions = _make(capacity=3)
   a, b, c = (sessions.add([]) for _ in range(3))
   sessions.find(a)
   d = sessions.add([])
@@ -46,7 +50,7 @@ def test_there_are_no_more_than_the_capacity():
 
 
 def test_a_session_with_a_call_does_not_make_way():
-  sessions = sessions_lib.Sessions(capacity=2)
+  sessions = _make(capacity=2)
   a = sessions.add([])
   with sessions.find(a):
     others = [sessions.add([]) for _ in range(5)]
@@ -58,7 +62,7 @@ def test_a_session_with_a_call_does_not_make_way():
 
 
 def test_who_comes_back_is_known_by_the_numbers(clock):
-  sessions = sessions_lib.Sessions()
+  sessions = _make()
   used, unused = sessions.add([1]), sessions.add([2])
   sessions.find(used).sequence = 7
   sessions.find(used).episode_sequence = 3
@@ -73,7 +77,7 @@ def test_who_comes_back_is_known_by_the_numbers(clock):
 
 
 def test_a_hello_finds_its_session_again():
-  sessions = sessions_lib.Sessions('the job', 'callers', capacity=1)
+  sessions = _make(capacity=1)
   answer, is_new = sessions.welcome({}, [1], color='red')
   first = json.loads(answer)
   assert is_new and first['color'] == 'red'
@@ -94,7 +98,7 @@ def test_a_hello_finds_its_session_again():
 
 def test_of_the_past_no_more_is_kept_than_so_much(monkeypatch):
   monkeypatch.setattr(sessions_lib, '_MAX_PAST', 2)
-  sessions = sessions_lib.Sessions(capacity=1)
+  sessions = _make(capacity=1)
   numbers = []
   for i in range(4):
     numbers.append(sessions.add([]))
@@ -106,7 +110,7 @@ def test_of_the_past_no_more_is_kept_than_so_much(monkeypatch):
 
 
 def test_what_is_silent_expires(clock):
-  sessions = sessions_lib.Sessions()
+  sessions = _make()
   silent, calling, heard = (sessions.add([]) for _ in range(3))
   with sessions.find(calling):
     clock.now += 400
@@ -128,7 +132,7 @@ def test_what_is_silent_expires(clock):
 
 
 def test_recent_ones(clock):
-  sessions = sessions_lib.Sessions()
+  sessions = _make()
   a, b = sessions.add(['a']), sessions.add(['b'])
   with sessions.find(a):
     clock.now += 61
