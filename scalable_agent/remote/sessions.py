@@ -141,10 +141,12 @@ class Sessions:
     if self.find(number):
       return True
     with self._lock:
-      past = self._past.pop(number, None)
+      past = self._past.get(number)
       if past is None or (
           len(self._sessions) >= self._capacity and not self._end_oldest()):
         return False
+      # The session that made way may have pushed it out.
+      self._past.pop(number, None)
       self._sessions[number] = Session(about, *past)
     return True
 

@@ -61,6 +61,18 @@ def test_a_session_with_a_call_does_not_make_way():
     assert sessions.add([])
 
 
+def test_who_finds_no_room_is_still_known_when_there_is():
+  """Or what it sends again would be taken twice."""
+  sessions = sessions_lib.Sessions(capacity=1)
+  a = sessions.add([])
+  sessions.find(a).sequence = 7
+  b = sessions.add([])
+  with sessions.find(b):
+    assert not sessions.find_again(a, [])
+  assert sessions.find_again(a, [])
+  assert sessions.find(a).sequence == 7
+
+
 def test_who_comes_back_is_known_by_the_numbers(clock):
   sessions = _make()
   used, unused = sessions.add([1]), sessions.add([2])
