@@ -62,18 +62,22 @@ def behaviour_relevance(behaviour_policy_logits, target_policy_logits,
     behaviour_policy_logits: float32 [T, B, NUM_ACTIONS], un-normalised, of mu.
     target_policy_logits: float32 [T, B, NUM_ACTIONS], un-normalised, of pi.
     clip_rho_threshold: Scalar, rho_bar as in `from_importance_weights`. With
-      None the implied policy is pi.
+      None or infinity the implied policy is pi.
 
   Returns:
     float32 [T, B], in nats, through which no gradient flows: 0 where mu and pi
-    are the same, infinite where mu never takes an action that pi takes.
+    are the same, infinite where mu never takes an action that pi takes and
+    rho_bar is finite.
   """
   log_pi = tf.math.log_softmax(target_policy_logits)
   if clip_rho_threshold is None:
     return tf.zeros_like(log_pi[..., 0])
-  log_implied = tf.minimum(
-      tf.math.log_softmax(behaviour_policy_logits) +
-      tf.math.log(tf.cast(clip_rho_threshold, tf.float32)), log_pi)
+  rho_bar = tf.cast(clip_rho_threshold, tf.float32)
+  truncated = tf.minimum(
+      tf.math.log_softmax(behaviour_policy_logits) + tf.math.log(rho_bar),
+      log_pi)
+  # Infinity times a probability of 0 would be NaN.
+  log_implied = tf.where(tf.math.is_inf(rho_bar), log_pi, truncated)
   return tf.stop_gradient(
       tfp.distributions.Categorical(logits=log_pi).kl_divergence(
           tfp.distributions.Categorical(logits=log_implied)))

@@ -25,7 +25,7 @@ def _kl(p, q):
 
 
 def _implied(mu, pi, rho_bar):
-  truncated = np.minimum(rho_bar * mu, pi)
+  truncated = np.minimum(rho_bar * mu, pi) if np.isfinite(rho_bar) else pi
   return truncated / truncated.sum(-1, keepdims=True)
 
 
@@ -93,10 +93,12 @@ def test_the_same_policy_is_relevant(rho_bar):
 
 
 @pytest.mark.parametrize('rho_bar', [None, np.inf])
-def test_without_truncation_all_is_relevant(rho_bar):
+@pytest.mark.parametrize('mu, pi', [
+    ([.1, .9], [.999, .001]), ([1., 0.], [.25, .75]),
+    ([0., .5, .5], [.5, .5, 0.]), ([.5, 0., .5], [.5, 0., .5])])
+def test_without_truncation_all_is_relevant(mu, pi, rho_bar):
   """The implied policy is then the target policy."""
-  np.testing.assert_allclose(
-      _relevance([.1, .9], [.999, .001], rho_bar), 0, atol=1e-6)
+  np.testing.assert_allclose(_relevance(mu, pi, rho_bar), 0, atol=1e-6)
 
 
 def test_actions_that_are_never_taken():
@@ -237,6 +239,28 @@ def test_the_trust_region_is_of_the_divergence_from_pi(shape):
   expected = trusted * np.minimum(1., pi / mu)[:, 0]
   for outcome in (found.vs, found.pg_advantages):
     np.testing.assert_allclose(outcome, expected.reshape(shape), rtol=1e-5)
+
+
+@pytest.mark.parametrize('rho_bar, num_left_out', [(1., 2), (np.inf, 0)])
+def test_where_actions_are_never_taken_targets_are_those_of_equation_7(
+    rho_bar, num_left_out):
+  """Truncation leaves such states out, and without it none is."""
+  inputs = _random_inputs(seed=1, num_steps=4, batch_size=1)
+  logits = inputs['behaviour_policy_logits']
+  logits[:] = inputs['target_policy_logits'] + .01 * logits
+  logits[1:3, 0, 0] = -np.inf
+  inputs['actions'][1:3] = 1
+  relevance = vtrace.behaviour_relevance(
+      logits, inputs['target_policy_logits'], rho_bar)
+  assert np.isinf(relevance).sum() == num_left_out
+  found = vtrace.from_logits(
+      **inputs, clip_rho_threshold=rho_bar, clip_pg_rho_threshold=2.,
+      trust_region_threshold=.2)
+  with np.errstate(divide='ignore'):
+    vs, advantages = _slow_trusted(inputs, .2, rho_bar, 2., 1.)
+  np.testing.assert_allclose(found.vs, vs, rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(
+      found.pg_advantages, advantages, rtol=1e-4, atol=1e-5)
 
 
 def _assert_same(found, expected):
