@@ -1,10 +1,11 @@
-"""Names of files: of test scores, and of what is about a level."""
+"""Names of files that several parts know, and of what is about a level."""
 
 import os
 import re
 
 # In a log directory.
 TEST_SCORES = 'test_scores.json'
+REPLAY_AGENT = 'replay_agent'
 
 
 def of_level(level_name):

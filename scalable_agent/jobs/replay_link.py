@@ -8,14 +8,13 @@ import socket
 from absl import logging
 
 from scalable_agent import config as config_lib
+from scalable_agent.files import file_names
 from scalable_agent.files import whole_file
 from scalable_agent.jobs import addresses
 from scalable_agent.process import errors
 from scalable_agent.shared_replay import client as client_lib
 from scalable_agent.shared_replay import protocol
 
-# In the log directory, which belongs to this agent alone on any machine.
-_FILE = 'replay_agent'
 _AGENT = re.compile(rb'[0-9a-f]{32}')
 
 
@@ -55,7 +54,8 @@ def _choose_agent(logdir):
   Raises:
     config_lib.ConfigError: It can neither be read nor written.
   """
-  path = os.path.join(logdir, _FILE)
+  # The log directory belongs to this agent alone on any machine.
+  path = os.path.join(logdir, file_names.REPLAY_AGENT)
   try:
     if os.path.exists(path):
       with open(path, 'rb') as f:

@@ -14,6 +14,7 @@ from scalable_agent import config as config_lib
 from scalable_agent.checkpoints import best_checkpoint
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.config import ConfigError
+from scalable_agent.files import file_names
 from scalable_agent.files import locks
 from scalable_agent.files import log_file
 from scalable_agent.files import whole_file
@@ -67,7 +68,7 @@ def claim(config):
     with config_lib.writing('logdir', logdir):
       checkpoint_files.clean_up(logdir)
       best_checkpoint.clean_up(logdir)
-      for name in _FILES:
+      for name in (*_FILES, file_names.REPLAY_AGENT):
         whole_file.remove_leftovers(os.path.join(logdir, name))
     yield
   finally:

@@ -142,7 +142,8 @@ def test_a_claim_clears_away_what_the_killed_left(tmp_path):
   temporary = os.path.join(config.logdir, 'ckpt-80_temp')
   os.makedirs(temporary)
   leftovers = [os.path.join(temporary, 'part-00000-of-00001.data'),
-               os.path.join(config.logdir, 'metrics.jsonl.here.7.tmp')]
+               os.path.join(config.logdir, 'metrics.jsonl.here.7.tmp'),
+               os.path.join(config.logdir, 'replay_agent.01234567.tmp')]
   for path in leftovers:
     with open(path, 'w') as f:
       f.write('half')
