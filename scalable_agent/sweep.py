@@ -128,9 +128,9 @@ def main(argv):
     with contextlib.ExitStack() as stack:
       on_poll = lambda: None
       if replay_host:
-        num_agents = shared_replay.check_sweep(
+        shared_replay.check_sweep(
             trials, runs, configs, FLAGS.seeds, FLAGS.parallel, FLAGS.slurm)
-        job = shared_replay.SharedReplay(FLAGS.logdir, configs[0], num_agents)
+        job = shared_replay.SharedReplay(FLAGS.logdir, configs[0], runs)
         on_poll = stack.enter_context(job).check
       program.finish(runs, 'run', FLAGS.slurm, _slurm_script,
                      environs=gpus.environs(FLAGS.parallel, configs),

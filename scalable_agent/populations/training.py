@@ -59,9 +59,8 @@ def _carry_out(plan, population, configs):
   with contextlib.ExitStack() as stack:
     on_poll = population.on_poll
     if plan.shares_replay:
-      num_left = sum(run.state != 'done' for run in runs)
       job = stack.enter_context(
-          shared_replay.SharedReplay(plan.logdir, configs[0], num_left))
+          shared_replay.SharedReplay(plan.logdir, configs[0], runs))
 
       def on_poll():
         job.check()

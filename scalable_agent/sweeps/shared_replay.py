@@ -8,6 +8,7 @@ import time
 from absl import logging
 
 from scalable_agent import config as config_lib
+from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.process import timing
 from scalable_agent.studies import outcomes
 from scalable_agent.sweeps import run_processes
@@ -101,9 +102,6 @@ def check_sweep(trials_to_run, runs, configs, num_seeds, parallel, slurm):
     parallel: Runs at a time.
     slurm: The value of --slurm.
 
-  Returns:
-    How many runs are not done.
-
   Raises:
     ConfigError: They cannot.
   """
@@ -123,30 +121,36 @@ def check_sweep(trials_to_run, runs, configs, num_seeds, parallel, slurm):
         f'--slurm={slurm} cannot work with --share_replay, whose replay '
         'job is on this machine. Start --job_name=replay where the tasks reach '
         'it, and give them its --replay_host.')
-  return left
+
+
+def _num_training(runs):
+  """Returns how many of a list of runs still have frames to train."""
+  return sum(run.state != 'failed' and
+             checkpoint_files.newest_frames(run.logdir) < run.total_frames
+             for run in runs)
 
 
 class SharedReplay:
   """Keeps a replay job running for the length of a `with` block."""
 
-  def __init__(self, directory, config, num_agents):
+  def __init__(self, directory, config, runs):
     """Initializes it; starts nothing.
 
     Args:
       directory: Of the sweep or the population.
       config: A `config.Config` of one of the runs.
-      num_agents: Runs that go at the same time.
+      runs: A list of the `ManagedRun`s that go at the same time.
     """
     logdir = os.path.join(directory, DIRECTORY)
     command = [
         sys.executable, '-m', trials.EXPERIMENT, '--job_name=replay',
         f'--replay_host={config.replay_host}', f'--logdir={logdir}',
-        f'--replay_agents={num_agents}',
         *trials.memory_arguments(1, 1. - trials.MEMORY_SHARE_BESIDE_REPLAY),
         *(f'--{name}={getattr(config, name)}' for name in _SETTINGS)]
     self._run = run_processes.ManagedRun(
-        'the replay job', logdir, 0, lambda: command, lambda: False,
-        ends_with_parent=True)
+        'the replay job', logdir, 0,
+        lambda: command + [f'--replay_agents={_num_training(runs)}'],
+        lambda: False, ends_with_parent=True)
     self._started_time = None
     self._patience = None
 

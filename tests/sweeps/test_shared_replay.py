@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+import types
 
 import psutil
 import pytest
@@ -37,8 +38,16 @@ def _job(tmp_path, monkeypatch):
     monkeypatch.setenv('PYTHONPATH', str(tmp_path))
     monkeypatch.setattr(trials, 'EXPERIMENT', 'job')
     monkeypatch.setattr(run_processes, '_REST_SECONDS', .01)
-    return shared_replay.SharedReplay(str(tmp_path), _config(), 2)
+    return shared_replay.SharedReplay(str(tmp_path), _config(), [])
   return make
+
+
+def _run(logdir, frames=0, state='running'):
+  """A run of 80 frames, of which a checkpoint has some."""
+  logdir.mkdir()
+  (logdir / f'ckpt-{frames}.index').touch()
+  return types.SimpleNamespace(
+      logdir=str(logdir), total_frames=80, state=state)
 
 
 def _output(tmp_path):
@@ -137,7 +146,8 @@ def test_its_flags_are_those_of_the_runs(tmp_path):
   config = _config(
       unroll_length=7, replay_capacity=99, use_lstm=True, seed=5,
       replay_state='recomputed', auth_token_file='/a b', insecure_network=True)
-  job = shared_replay.SharedReplay(str(tmp_path), config, 3)
+  job = shared_replay.SharedReplay(
+      str(tmp_path), config, [_run(tmp_path / name) for name in 'abc'])
   command = job._run._prepare()
   assert command[:3] == [sys.executable, '-m', 'scalable_agent.experiment']
   given = dict(argument.removeprefix('--').split('=', 1)
@@ -151,6 +161,19 @@ def test_its_flags_are_those_of_the_runs(tmp_path):
   for name in (*config_lib.names(config_lib.REPLAY), 'replay_capacity', 'seed',
                'replay_host', 'auth_token_file', 'insecure_network'):
     assert getattr(found, name) == getattr(config, name), name
+
+
+def test_only_runs_that_still_train_are_awaited(tmp_path):
+  """By a job that is started again, or where evaluations alone are left."""
+  runs = [_run(tmp_path / 'begun', 40),
+          _run(tmp_path / 'waiting', state='waiting'),
+          _run(tmp_path / 'evaluates', 80),
+          _run(tmp_path / 'done', 88, 'done'),
+          _run(tmp_path / 'failed', 40, 'failed')]
+  job = shared_replay.SharedReplay(str(tmp_path), _config(), runs)
+  assert job._run._prepare()[-1] == '--replay_agents=2'
+  (tmp_path / 'begun' / 'ckpt-80.index').touch()
+  assert job._run._prepare()[-1] == '--replay_agents=1'
 
 
 @pytest.mark.parametrize('name, value', [
