@@ -12,7 +12,9 @@ from scalable_agent.files import file_names
 from scalable_agent.files import whole_file
 from scalable_agent.jobs import addresses
 from scalable_agent.process import errors
-from scalable_agent.shared_replay import client as client_lib
+from scalable_agent.shared_replay import agent_link
+from scalable_agent.shared_replay import drawn_episodes
+from scalable_agent.shared_replay import drawn_unrolls
 from scalable_agent.shared_replay import protocol
 
 _AGENT = re.compile(rb'[0-9a-f]{32}')
@@ -26,7 +28,7 @@ def start(config):
 
   Returns:
     None if replay is not shared, or a function of the environments' facts that
-    returns the `client.Client`.
+    returns the learner's `DrawnUnrolls` or `DrawnEpisodes`.
 
   Raises:
     config_lib.ConfigError: The address or the security will not do.
@@ -37,15 +39,18 @@ def start(config):
   address = addresses.replay_address(config)
   name = f'{socket.gethostname()}:{os.path.abspath(config.logdir)}'
 
-  def make_client(facts):
+  def make_replay(facts):
     logging.info('Replay is shared with other agents, at %s', address)
-    return client_lib.Client(
+    link = agent_link.AgentLink(
         address, protocol.agreement(config, facts),
         _choose_agent(config.logdir), name, config.num_new_unrolls,
         lambda num_levels: protocol.unroll_layout(config, facts, num_levels),
         security)
+    if config.replay_state == 'stored':
+      return drawn_unrolls.DrawnUnrolls(link)
+    return drawn_episodes.DrawnEpisodes(link)
 
-  return make_client
+  return make_replay
 
 
 def _choose_agent(logdir):

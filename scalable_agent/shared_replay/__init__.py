@@ -1,8 +1,9 @@
 """Replay that several agents share: a job of its own, and their way to it.
 
-    learner A                                   replay job
-    ReplayedQueue -> client.Client  ... new unrolls ...>  Service -> Contents
-                                    <... drawn ones ....
+    learner A                                         replay job
+    DrawnUnrolls, or
+    DrawnEpisodes -> AgentLink  ... new unrolls ...>  Service -> Contents
+                                <... drawn ones ....
     learner B ...
 
 Schmitt et al., "Off-Policy Actor-Critic with Shared Experience Replay", 2020,

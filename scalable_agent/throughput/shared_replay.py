@@ -27,7 +27,8 @@ from scalable_agent import suites
 from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import wire
-from scalable_agent.shared_replay import client as client_lib
+from scalable_agent.shared_replay import agent_link
+from scalable_agent.shared_replay import drawn_unrolls
 from scalable_agent.shared_replay import protocol
 from scalable_agent.shared_replay import service as service_lib
 from scalable_agent.throughput import machine
@@ -72,9 +73,9 @@ def _make_unroll(shape):
 def _make_client(shape, port, name):
   layout = _layout(shape)
   # So large a batch that nobody waits for another: that is not measured.
-  return client_lib.Client(
+  return drawn_unrolls.DrawnUnrolls(agent_link.AgentLink(
       f'localhost:{port}', _AGREEMENT, name, name, protocol.MAX_BATCH,
-      lambda unused_num_levels: layout, _SECURITY)
+      lambda unused_num_levels: layout, _SECURITY))
 
 
 def _serve(shape, capacity, connection):

@@ -29,7 +29,7 @@ class Batches:
       queue: The `staging.TrajectoryQueue` that actors put unrolls into.
       source: The source of the staging area, see `staging`.
       actors: As `run.Run` has them.
-      shared_replay: None, or a `shared_replay.client.Client`.
+      shared_replay: As for `run.Run`.
       times: A `timing.StageTimes`.
       notes_waits: Whether this learner notes waits in the log directory.
     """

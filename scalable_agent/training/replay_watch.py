@@ -13,10 +13,10 @@ _FILL_LOG_SECONDS = 10.
 
 
 class ReplayWatch:
-  """Watches a `shared_replay.client.Client`, if there is one."""
+  """Watches the replay that agents share, if there is one."""
 
   def __init__(self, shared_replay):
-    """Initializes the watch; `shared_replay` may be None."""
+    """Initializes the watch; `shared_replay` is as for `run.Run`."""
     self._shared_replay = shared_replay
     self._logged_time = -_LOG_SECONDS
 

@@ -57,8 +57,8 @@ class Run:
         directory.
       evaluator: None, or what plays with the weights meanwhile, which has the
         methods of `evaluation.evaluator.Evaluator`.
-      shared_replay: None, or the replay that this agent shares with others, a
-        `shared_replay.client.Client`.
+      shared_replay: None, or the replay that this agent shares with others, see
+        `jobs.replay_link`.
     """
     self._config = config
     self._is_one_of_several = peers.strategy is not None

@@ -4,7 +4,8 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent.jobs import replay_link
-from scalable_agent.shared_replay import client as client_lib
+from scalable_agent.shared_replay import drawn_episodes
+from scalable_agent.shared_replay import drawn_unrolls
 from tests.config import command_line
 from tests.shared_replay import replay_parts
 
@@ -13,18 +14,32 @@ from tests.shared_replay import replay_parts
 def _start(monkeypatch):
   """Starts a learner on a host; returns agent and name that it says it is."""
   monkeypatch.setattr(
-      client_lib, 'Client',
+      replay_link.agent_link, 'AgentLink',
       lambda address, agreement, agent, name, *rest: (agent, name))
+  monkeypatch.setattr(drawn_unrolls, 'DrawnUnrolls', lambda link: link)
 
   def start(logdir, host):
     logdir.mkdir(exist_ok=True)
     monkeypatch.setattr(replay_link.socket, 'gethostname', lambda: host)
-    config = command_line.resolve(
-        logdir=str(logdir), level_name='pong', replay_proportion=.5,
-        replay_host='localhost:1')
-    return replay_link.start(config)(replay_parts.FACTS)
+    return replay_link.start(_config(logdir))(replay_parts.FACTS)
 
   return start
+
+
+def _config(logdir, **values):
+  return command_line.resolve(
+      logdir=str(logdir), level_name='pong', replay_proportion=.5,
+      replay_host='localhost:1', **values)
+
+
+@pytest.mark.parametrize('replay_state, expected', [
+    ('stored', drawn_unrolls.DrawnUnrolls),
+    ('recomputed', drawn_episodes.DrawnEpisodes)])
+def test_what_is_drawn_is_what_is_replayed(tmp_path, replay_state, expected):
+  config = _config(tmp_path, replay_state=replay_state)
+  found = replay_link.start(config)(replay_parts.FACTS)
+  found.close()
+  assert isinstance(found, expected)
 
 
 def test_an_agent_is_the_same_on_another_machine_and_no_other(tmp_path, start):

@@ -11,7 +11,9 @@ import tree
 
 from scalable_agent import config as config_lib
 from scalable_agent.learner_service import protocol as learner_protocol
-from scalable_agent.shared_replay import client as client_lib
+from scalable_agent.shared_replay import agent_link
+from scalable_agent.shared_replay import drawn_episodes
+from scalable_agent.shared_replay import drawn_unrolls
 from scalable_agent.shared_replay import protocol
 from scalable_agent.shared_replay import service as service_lib
 from scalable_agent.suites import Facts
@@ -90,12 +92,15 @@ class Job:
 
 
 def make_client(port, name='a', batch_size=1 << 20,
-                security=remote_parts.NO_SECURITY, facts=FACTS, **changes):
-  """A client that agrees with `Job`, but for `changes` of the agreement."""
-  return client_lib.Client(
+                security=remote_parts.NO_SECURITY, facts=FACTS, episodes=False,
+                **changes):
+  """What a learner draws; it agrees with `Job`, but for `changes`."""
+  link = agent_link.AgentLink(
       f'127.0.0.1:{port}', make_agreement(facts, **changes), name,
       f'host:{name}', batch_size,
       lambda num_levels: layout(num_levels, facts, **changes), security)
+  return (drawn_episodes.DrawnEpisodes(link) if episodes else
+          drawn_unrolls.DrawnUnrolls(link))
 
 
 @contextlib.contextmanager
@@ -110,7 +115,7 @@ def client_of(job, *args, **options):
 def insert(client, unrolls):
   """Puts unrolls in, and waits until they are."""
   client.extend(unrolls)
-  client._sender.put([])
+  client._link.flush()
 
 
 class Raw(remote_parts.Raw):

@@ -16,7 +16,6 @@ from scalable_agent.remote import server as server_lib
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
 from scalable_agent.replay import replayed_queue
-from scalable_agent.shared_replay import client as client_lib
 from scalable_agent.shared_replay import methods as methods_lib
 from scalable_agent.shared_replay import protocol
 from scalable_agent.suites import Facts
@@ -75,7 +74,7 @@ def test_what_is_not_finite_ends_no_run():
     for _ in range(3):
       batch = source.get(7)
       assert set(map(replay_parts.seed_of, batch.unrolls[4:])) <= {0, 3, 6, 9}
-    client._sender.put([])
+    client._link.flush()
     assert job.num_inserted == 4
 
 
@@ -235,7 +234,7 @@ def test_who_draws_when_the_job_is_restarted_goes_on():
     for i, client in enumerate(clients):
       client.extend(_unrolls([i]))
       client.sample(1)
-    clients[0]._sender.put([])
+    clients[0]._link.flush()
   threads = [remote_parts.Thread(client.sample, 5) for client in clients]
   time.sleep(.3)
   with replay_parts.Job(port=job.port) as again:
@@ -258,13 +257,13 @@ def test_close_ends_every_wait():
       time.sleep(.3)
       assert held.is_alive()
       client.close()
-      with pytest.raises(client_lib.Closed):
+      with pytest.raises(link_lib.Closed):
         held.result(5.)
   client = replay_parts.make_client(job.port)
   absent = remote_parts.Thread(client.sample, 1)
   time.sleep(.2)
   client.close()
-  with pytest.raises(client_lib.Closed):
+  with pytest.raises(link_lib.Closed):
     absent.result(5.)
 
 
@@ -283,7 +282,7 @@ def test_a_job_that_closes_ends_who_waits_in_it(caplog):
     assert ': the replay job is stopping' in caplog.text
     assert held.is_alive()
     fast.close()
-    with pytest.raises(client_lib.Closed):
+    with pytest.raises(link_lib.Closed):
       held.result(5.)
 
 
@@ -293,7 +292,7 @@ def test_a_job_that_closes_ends_who_waits_in_it(caplog):
 def _insert_many(client, count, size):
   for start in range(0, count, size):
     client.extend(_unrolls(range(start, start + size)))
-  client._sender.put([])
+  client._link.flush()
 
 
 def _hold(job, fast, slow):
@@ -499,7 +498,7 @@ def test_an_agent_that_never_comes_is_not_waited_for_for_ever(
 def test_other_agents_are_refused_in_a_line_that_names_both(changes, what):
   with replay_parts.Job() as job:
     with replay_parts.client_of(job, **changes) as client:
-      with pytest.raises(client_lib.Refused, match=what) as error:
+      with pytest.raises(link_lib.Refused, match=what) as error:
         client.sample(1)
       assert '\n' not in str(error.value)
       assert str(error.value).startswith(
@@ -510,11 +509,11 @@ def test_another_service_at_the_address_is_said():
   """As where the ports of --learner_hosts and --replay_host are mixed up."""
   with replay_parts.Job() as job, remote_parts.Learner() as learner:
     with replay_parts.client_of(learner) as lost:
-      with pytest.raises(client_lib.Refused, match=(
+      with pytest.raises(link_lib.Refused, match=(
           f'^What listens at 127.0.0.1:{learner.port} is no replay job, but ')):
         lost.sample(1)
     with remote_parts.client_of(job) as lost:
-      with pytest.raises(client_lib.Refused, match='is no learner, but anoth'):
+      with pytest.raises(link_lib.Refused, match='is no learner, but anoth'):
         lost.get_weights(-1)
 
 
@@ -523,15 +522,15 @@ def test_what_cannot_be_learned_from_is_refused_with_its_name():
     with replay_parts.client_of(job) as client:
       unroll = replay_parts.make_unroll(0)
       unroll.env_outputs.reward[1] = np.nan
-      with pytest.raises(client_lib.Refused, match='env_outputs.reward'):
+      with pytest.raises(link_lib.Refused, match='env_outputs.reward'):
         replay_parts.insert(client, [unroll])
     assert job.num_inserted == 0
 
 
 def test_a_message_of_the_job_that_is_none_is_described():
   client = replay_parts.make_client(1)
-  with pytest.raises(client_lib.Refused) as error:
-    client._read(protocol.split, b'8 bytes!')
+  with pytest.raises(link_lib.Refused) as error:
+    client._link.read(protocol.split, b'8 bytes!')
   client.close()
   assert str(error.value) == (
       'The replay job at 127.0.0.1:1 sent a message that is not as agreed on: '
@@ -540,12 +539,12 @@ def test_a_message_of_the_job_that_is_none_is_described():
 
 def test_more_unrolls_than_were_asked_for_are_refused(monkeypatch):
   """Whichever way they are asked for."""
-  monkeypatch.setattr(client_lib.protocol, 'encode_draw',
+  monkeypatch.setattr(protocol, 'encode_draw',
                       lambda session, count, encode=protocol.encode_draw:
                       encode(session, count + 2))
   with replay_parts.Job() as job, replay_parts.client_of(job) as client:
     replay_parts.insert(client, _unrolls(range(9)))
-    with pytest.raises(client_lib.Refused, match=(
+    with pytest.raises(link_lib.Refused, match=(
         'agreed on: 5 unrolls, expected 3 or fewer.$')):
       client.sample(3)
 

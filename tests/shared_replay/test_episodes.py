@@ -39,7 +39,7 @@ def _job(**options):
 
 
 def _client(job, name):
-  return replay_parts.client_of(job, name, **_OPTIONS)
+  return replay_parts.client_of(job, name, episodes=True, **_OPTIONS)
 
 
 def _unroll(play, k):
@@ -149,7 +149,7 @@ def test_who_draws_goes_on_where_the_connection_breaks(
     a = stack.enter_context(_client(proxy, 'a'))
     _insert(a, plays[:1], 8)
     assert len(a.draw(20)) == 20
-    send, broken = a._send, []
+    send, broken = a._link.send, []
 
     def break_first(name, make_messages):
       if name == method and not broken:
@@ -163,7 +163,7 @@ def test_who_draws_goes_on_where_the_connection_breaks(
           proxy.cut()
       send(name, make_messages)
 
-    monkeypatch.setattr(a, '_send', break_first)
+    monkeypatch.setattr(a._link, 'send', break_first)
     drawn = a.draw(20)
     assert broken and len(drawn) == 20
     # A job that was restarted has lost what it had.

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from scalable_agent.learner_service import protocol as learner_protocol
+from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import server as server_lib
 from scalable_agent.remote import wire
-from scalable_agent.shared_replay import client as client_lib
 from scalable_agent.shared_replay import methods as methods_lib
 from scalable_agent.shared_replay import protocol
 from tests.remote import authorities
@@ -49,7 +49,7 @@ def test_without_the_key_nothing_is_read_or_written(metadata, episodes):
   with replay_parts.Job(security=_TOKEN, episodes=episodes) as job:
     with replay_parts.client_of(job, security=_TOKEN) as good:
       replay_parts.insert(good, [replay_parts.make_unroll(1)])
-      session = good._link.session
+      session = good._link._link.session
       methods = (replay_parts.EPISODE_METHODS if episodes else
                  replay_parts.METHODS)
       messages = dict(
@@ -90,7 +90,7 @@ def test_tls_admits_those_whose_certificate_it_trusts():
             replay_parts.insert, client, [replay_parts.make_unroll(2)])
         thread.join(.5)
         client.close()
-        with pytest.raises((client_lib.Refused, client_lib.Closed)):
+        with pytest.raises((link_lib.Refused, link_lib.Closed)):
           thread.result()
     assert job.num_inserted == 1
 
