@@ -48,7 +48,7 @@ def start(config):
         security)
     if config.replay_state == 'stored':
       return drawn_unrolls.DrawnUnrolls(link)
-    return drawn_episodes.DrawnEpisodes(link)
+    return drawn_episodes.DrawnEpisodes(link, config.unroll_length)
 
   return make_replay
 

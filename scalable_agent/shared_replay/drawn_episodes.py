@@ -11,9 +11,10 @@ from scalable_agent.shared_replay import protocol
 class DrawnEpisodes:
   """In place of an `episode_buffer.EpisodeBuffer`; else as `DrawnUnrolls`."""
 
-  def __init__(self, link):
-    """Initializes it with an `agent_link.AgentLink`."""
+  def __init__(self, link, unroll_length):
+    """Initializes it with an `agent_link.AgentLink` and T, of unrolls."""
     self._link = link
+    self._unroll_length = unroll_length
     self.extend, self.waits = link.extend, link.waits
     self.take_gauges, self.close = link.take_gauges, link.close
 
@@ -50,8 +51,8 @@ class DrawnEpisodes:
     # All are asked for before the first is waited for.
     self._link.send('Episode', lambda session: [
         protocol.encode_session(session)] * count)
-    found = [self._link.read(protocol.decode_episode,
-                             self._link.receive('Episode'))
+    read = lambda answer: protocol.decode_episode(answer, self._unroll_length)
+    found = [self._link.read(read, self._link.receive('Episode'))
              for _ in range(count)]
     return [episode for episode in found if episode]
 

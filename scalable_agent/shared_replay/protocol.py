@@ -124,14 +124,22 @@ def encode_episode(episode):
                   '<i8').tobytes()
 
 
-def decode_episode(message):
-  """Returns offset, steps and numbers, or None; raises `wire.WireError`."""
+def decode_episode(message, unroll_length):
+  """Returns offset, steps and numbers, or None; raises `wire.WireError`.
+
+  Args:
+    message: Bytes.
+    unroll_length: T, of the unrolls that it is in and of those to be cut out.
+  """
   if not message:
     return None
   if len(message) < 24 or len(message) % 8:
     raise wire.WireError('expected an episode')
   offset, num_steps, *numbers = np.frombuffer(message, '<i8').tolist()
-  if offset < 0 or num_steps < 1:
+  num_cut = -(-num_steps // unroll_length)
+  # With an offset, each that is cut out ends in the next one.
+  if (num_steps < 1 or not 0 <= offset < unroll_length or
+      len(numbers) != num_cut + (offset > 0)):
     raise wire.WireError('expected an episode')
   return offset, num_steps, numbers
 

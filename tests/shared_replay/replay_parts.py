@@ -99,8 +99,10 @@ def make_client(port, name='a', batch_size=1 << 20,
       f'127.0.0.1:{port}', make_agreement(facts, **changes), name,
       f'host:{name}', batch_size,
       lambda num_levels: layout(num_levels, facts, **changes), security)
-  return (drawn_episodes.DrawnEpisodes(link) if episodes else
-          drawn_unrolls.DrawnUnrolls(link))
+  if episodes:
+    return drawn_episodes.DrawnEpisodes(
+        link, make_config(**changes).unroll_length)
+  return drawn_unrolls.DrawnUnrolls(link)
 
 
 @contextlib.contextmanager

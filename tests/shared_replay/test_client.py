@@ -538,7 +538,6 @@ def test_a_message_of_the_job_that_is_none_is_described():
 
 
 def test_more_unrolls_than_were_asked_for_are_refused(monkeypatch):
-  """Whichever way they are asked for."""
   monkeypatch.setattr(protocol, 'encode_draw',
                       lambda session, count, encode=protocol.encode_draw:
                       encode(session, count + 2))

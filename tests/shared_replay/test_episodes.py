@@ -12,7 +12,9 @@ from scalable_agent.environments import ArraySpec
 from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import server as server_lib
+from scalable_agent.remote import wire
 from scalable_agent.replay import replayer as replayer_lib
+from scalable_agent.shared_replay import protocol
 from scalable_agent.suites import Facts
 from tests.remote import remote_parts
 from tests.replay import episodes
@@ -190,3 +192,60 @@ def test_who_draws_waits_for_a_job_that_is_restarted():
     assert len(drawn) == 3
     assert {u.level_name for episode in drawn for u in episode.unrolls} == {
         'level_1'}
+
+
+# -- Refusals -----------------------------------------------------------------
+
+
+def _encode(*numbers):
+  return np.array(numbers, '<i8').tobytes()
+
+
+@pytest.mark.parametrize('offset, num_steps, numbers', [
+    (0, 1, [7]), (0, 5, [7]), (0, 6, [7, 9]), (4, 1, [7, 8]), (4, 5, [7, 8]),
+    (1, 6, [7, 8, 9])])
+def test_an_episode_has_the_unrolls_that_its_steps_need(
+    offset, num_steps, numbers):
+  good = offset, num_steps, numbers
+  decode = lambda *answer: protocol.decode_episode(_encode(*answer), _T)
+  assert decode(offset, num_steps, *numbers) == good
+  for other in numbers[1:], [*numbers, 10]:
+    with pytest.raises(wire.WireError, match='expected an episode'):
+      decode(offset, num_steps, *other)
+
+
+@pytest.mark.parametrize('answer', [
+    _encode(5, 5, 7, 8), _encode(10000, 5, 7, 8), _encode(-1, 5, 7, 8),
+    _encode(0, 0), _encode(1, 0, 7), _encode(0, -5, 7), _encode(0, 1 << 62, 7),
+    _encode(0), _encode(0, 5, 7) + b'x'])
+def test_what_is_no_episode_is_refused(answer):
+  with pytest.raises(wire.WireError, match='expected an episode'):
+    protocol.decode_episode(answer, _T)
+
+
+def test_an_episode_that_contradicts_itself_is_refused_in_a_line(monkeypatch):
+  """Or no unroll could be cut out of it."""
+  monkeypatch.setattr(
+      protocol, 'encode_episode', lambda episode: _encode(10000, 5, 0))
+  play = episodes.Play(0, 41, seed=0, end_probability=1.)
+  with _job() as job, _client(job, 'a') as client:
+    _insert(client, [play], 8)
+    with pytest.raises(link_lib.Refused) as error:
+      client.draw(1)
+  assert str(error.value) == (
+      f'The replay job at 127.0.0.1:{job.port} sent a message that is not as '
+      'agreed on: expected an episode.')
+
+
+def test_more_unrolls_than_an_episode_has_are_refused(monkeypatch):
+  monkeypatch.setattr(protocol, 'encode_fetch',
+                      lambda session, numbers, encode=protocol.encode_fetch:
+                      encode(session, [*numbers, numbers[-1]]))
+  play = episodes.Play(0, 41, seed=0, end_probability=1.)
+  with _job() as job, _client(job, 'a') as client:
+    _insert(client, [play], 8)
+    # Whoever does not see it waits for ever.
+    thread = remote_parts.Thread(client.draw, 1)
+    with pytest.raises(link_lib.Refused, match=(
+        'agreed on: 1 unrolls more than were asked for.$')):
+      thread.result(20.)
