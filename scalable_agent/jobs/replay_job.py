@@ -8,6 +8,7 @@ from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.jobs import addresses
 from scalable_agent.process import allocator
 from scalable_agent.process import signals
+from scalable_agent.shared_replay import contents as contents_lib
 from scalable_agent.shared_replay import protocol
 from scalable_agent.shared_replay import service as service_lib
 
@@ -35,14 +36,14 @@ def run(config, stop):
     return
   memory_assembly.check(config, None, facts)
   levels = suites.level_names(config)
-  replays_episodes = config.replay_state == 'recomputed'
+  layout = protocol.unroll_layout(config, facts, len(levels))
+  contents = contents_lib.Contents(
+      layout, config.replay_capacity, memory_assembly.room(config), config.seed,
+      config.unroll_length if config.replay_state == 'recomputed' else 0)
+  offer = service_lib.Offer(
+      protocol.agreement(config, facts), levels, layout, config.replay_agents)
   try:
-    service = service_lib.Service(
-        address, protocol.agreement(config, facts), levels,
-        protocol.unroll_layout(config, facts, len(levels)),
-        config.replay_capacity, memory_assembly.room(config), config.seed,
-        security,
-        config.unroll_length if replays_episodes else 0, config.replay_agents)
+    service = service_lib.Service(address, offer, contents, security)
   except service_lib.ServiceError as e:
     raise config_lib.ConfigError(
         f'--replay_host={config.replay_host}: {e}') from e

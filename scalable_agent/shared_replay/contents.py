@@ -34,6 +34,11 @@ class Contents:
         episode_index.EpisodeIndex(unroll_length) if unroll_length else None)
 
   @property
+  def has_episodes(self):
+    """Whether episodes are to be drawn."""
+    return self._index is not None
+
+  @property
   def state(self):
     """A `protocol.State`."""
     ring = self._ring
@@ -56,17 +61,19 @@ class Contents:
     number = self._ring.numbers.stop
     kept = bytearray(message)
     self._layout.overwrite(kept, dict(session=agent, sequence=number + 1))
-    if self._index is None:
-      self._ring.append(kept, sys.getsizeof(kept))
-      return
-    unroll = self._layout.decode(message)
-    stream = agent, int(unroll.stream)
-    removed = self._ring.append((kept, stream), sys.getsizeof(kept))
-    self._index.add(
-        number, trajectories.ActorOutput(
-            None, (), unroll.env_outputs, unroll.agent_outputs, None,
-            stream=stream),
-        self._ring.numbers.start, [old for _, old in removed])
+    removed = self._ring.append(kept, sys.getsizeof(kept))
+    if self.has_episodes:
+      unroll = self._layout.decode(message)
+      self._index.add(
+          number, trajectories.ActorOutput(
+              None, (), unroll.env_outputs, unroll.agent_outputs, None,
+              stream=self._stream_of(kept)),
+          self._ring.numbers.start, list(map(self._stream_of, removed)))
+
+  def _stream_of(self, kept):
+    """Returns the agent of a message, and its environment, a pair."""
+    return tuple(int(self._layout.peek(kept, name))
+                 for name in ('session', 'stream'))
 
   def draw(self, count, max_bytes):
     """Draws messages uniformly and independently; some have to be kept.
@@ -102,8 +109,7 @@ class Contents:
   def _take(self, numbers, max_bytes):
     messages, num_bytes = [], 0
     for number in numbers:
-      item = self._ring.read(number)
-      messages.append(item if self._index is None else item[0])
+      messages.append(self._ring.read(number))
       num_bytes += wire.aligned(len(messages[-1]))
       # The next one may be as long.
       if num_bytes + wire.aligned(self._layout.num_bytes) > max_bytes:

@@ -15,6 +15,15 @@ from scalable_agent.remote import wire
 from scalable_agent.shared_replay import pace as pace_lib
 from scalable_agent.shared_replay import protocol
 
+Offer = collections.namedtuple('Offer', 'agreement levels layout num_agents')
+Offer.__doc__ = """What a replay job has for learners.
+
+  agreement: Of `protocol.agreement`.
+  levels: A list of level names that agents may play.
+  layout: The `wire.Layout` of unrolls.
+  num_agents: Agents that will come, which begin together; 0 if that is unknown.
+"""
+
 Rejected, bad, is_int = calls_lib.Rejected, calls_lib.bad, calls_lib.is_int
 
 # Agents whose number is remembered while they are away.
@@ -50,28 +59,23 @@ class Methods:
     num_inserted_bytes: Of messages that were inserted.
   """
 
-  def __init__(self, agreement, levels, layout, contents, calls, num_agents=0):
+  def __init__(self, offer, contents, calls):
     """Initializes the methods.
 
     Args:
-      agreement: Of `protocol.agreement`.
-      levels: A list of level names that agents may play.
-      layout: The `wire.Layout` of unrolls.
+      offer: An `Offer`.
       contents: A `contents.Contents`.
       calls: A `calls.Calls`.
-      num_agents: As for `pace.Pace`.
     """
     self.sessions = sessions_lib.Sessions(protocol.US, 'learners')
     self.num_inserted_bytes = 0
-    self._agreement = agreement
-    self._levels = levels
-    self._layout = layout
+    self._offer = offer
     self._contents = contents
     self._calls = calls
     # Maps what an agent calls itself to its number.
     self._agents = collections.OrderedDict()
     self._num_agents = 0
-    self._pace = pace_lib.Pace(num_agents)
+    self._pace = pace_lib.Pace(offer.num_agents)
     # When the last of those that were awaited began; infinite before the first.
     self._begun_time = math.inf
     self._is_closing = False
@@ -126,7 +130,8 @@ class Methods:
     if self._is_closing:
       raise self.end()
     difference = learner_protocol.difference(
-        self._agreement, request.get('agreement'), protocol.US, protocol.THEM)
+        self._offer.agreement, request.get('agreement'), protocol.US,
+        protocol.THEM)
     if difference:
       raise Rejected(grpc.StatusCode.FAILED_PRECONDITION, difference)
     agent, name = request.get('agent'), request.get('name')
@@ -139,7 +144,7 @@ class Methods:
     member = pace_lib.Member(
         learner_protocol.quote(name), number_of_agent, batch_size)
     answer, is_new = self.sessions.welcome(
-        request, member, levels=self._levels, agent=number_of_agent)
+        request, member, levels=self._offer.levels, agent=number_of_agent)
     if is_new:
       logging.info('Learner %s has joined, from %s', member.name, call.address)
     return answer
@@ -180,11 +185,11 @@ class Methods:
 
   def _check_unrolls(self, message):
     """Returns a list of session, sequence and unroll, all of one session."""
-    unrolls = []
-    for unroll in wire.split(self._layout, message):
-      self._layout.check(unroll)
-      unrolls.append((int(self._layout.peek(unroll, 'session')),
-                      int(self._layout.peek(unroll, 'sequence')), unroll))
+    layout, unrolls = self._offer.layout, []
+    for unroll in wire.split(layout, message):
+      layout.check(unroll)
+      unrolls.append((int(layout.peek(unroll, 'session')),
+                      int(layout.peek(unroll, 'sequence')), unroll))
     sessions, sequences, _ = zip(*unrolls)
     if len(set(sessions)) > 1:
       raise wire.WireError('the unrolls are not of one session')

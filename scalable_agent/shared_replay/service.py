@@ -4,11 +4,11 @@ import asyncio
 import time
 
 from scalable_agent.remote import server as server_lib
-from scalable_agent.shared_replay import contents as contents_lib
 from scalable_agent.shared_replay import methods as methods_lib
 from scalable_agent.shared_replay import protocol
 
 ServiceError = server_lib.ServiceError
+Offer = methods_lib.Offer
 
 # The share of the machine's memory that calls may hold. What is kept for replay
 # may take eight tenths.
@@ -28,47 +28,38 @@ class Service:
     UNAUTHENTICATED: The token is missing or wrong.
   """
 
-  def __init__(self, address, agreement, levels, layout, capacity, max_bytes,
-               seed, security, unroll_length=0, num_agents=0):
+  def __init__(self, address, offer, contents, security):
     """Starts to listen.
 
     Args:
       address: 'host:port' to listen on; port 0 chooses one.
-      agreement: Of `protocol.agreement`.
-      levels: A list of level names that agents may play.
-      layout: The `wire.Layout` of unrolls.
-      capacity: Unrolls to keep, an int.
-      max_bytes: Memory that they may take; fewer are kept if they take more.
-      seed: Of the draws, an int.
+      offer: An `Offer`.
+      contents: A `contents.Contents`, whose episodes are drawn if it has them,
+        and otherwise its unrolls. It is the service's from now on.
       security: A `security.Security`.
-      unroll_length: T, if whole episodes are to be drawn; 0 for unrolls.
-      num_agents: Agents that will come, which begin together; 0 if that is
-        unknown.
 
     Raises:
       ServiceError: The address cannot be listened on.
     """
     # Nothing blocks: there is no work for threads.
     self._server = server_lib.Server(protocol.US, 1, _MEMORY_SHARE)
-    self._contents = contents_lib.Contents(
-        layout, capacity, max_bytes, seed, unroll_length)
+    self._contents = contents
     self._methods = methods = methods_lib.Methods(
-        agreement, levels, layout, self._contents, self._server.calls,
-        num_agents)
+        offer, contents, self._server.calls)
     self._since = time.monotonic()
     self._seen_bytes = 0
     each = server_lib.each
     served = dict(
         Hello=each(methods.hello, lasts=False), Insert=each(methods.insert))
-    if unroll_length:
+    if contents.has_episodes:
       served.update(
           Episode=each(methods.episode),
           Fetch=each(methods.fetch, has_parts=True))
     else:
       served['Draw'] = each(methods.draw, has_parts=True)
     self._server.start(
-        address, protocol.SERVICE, served, protocol.max_message_bytes(layout),
-        security, methods.check)
+        address, protocol.SERVICE, served,
+        protocol.max_message_bytes(offer.layout), security, methods.check)
 
   @property
   def port(self):

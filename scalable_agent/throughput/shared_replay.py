@@ -28,6 +28,7 @@ from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import wire
 from scalable_agent.shared_replay import agent_link
+from scalable_agent.shared_replay import contents as contents_lib
 from scalable_agent.shared_replay import drawn_unrolls
 from scalable_agent.shared_replay import protocol
 from scalable_agent.shared_replay import service as service_lib
@@ -80,9 +81,11 @@ def _make_client(shape, port, name):
 
 def _serve(shape, capacity, connection):
   """Keeps replay in a process of its own until the connection ends."""
+  layout = _layout(shape)
   service = service_lib.Service(
-      'localhost:0', _AGREEMENT, [unrolls.LEVEL], _layout(shape), capacity,
-      math.inf, 0, _SECURITY)
+      'localhost:0',
+      service_lib.Offer(_AGREEMENT, [unrolls.LEVEL], layout, num_agents=0),
+      contents_lib.Contents(layout, capacity, math.inf, seed=0), _SECURITY)
   connection.send(service.port)
   with contextlib.suppress(EOFError):
     connection.recv()

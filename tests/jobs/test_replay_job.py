@@ -31,12 +31,12 @@ class _Service:
   """Takes the place of the service, and is asked how it was made.
 
   Attributes:
-    arguments: A dict of name to value.
+    arguments: A dict of name to value, of the service and of its contents.
     is_closed: Whether it is.
   """
 
-  def __init__(self, arguments, gauges):
-    self.arguments = arguments
+  def __init__(self, gauges, contents, **arguments):
+    self.arguments = dict(arguments, **contents)
     self.is_closed = False
     self._gauges = gauges
 
@@ -54,14 +54,17 @@ def _run(monkeypatch, lacks_memory=False, **values):
       replay_host='localhost:4321', unroll_length=5, replay_capacity=40,
       replay_agents=3, seed=7))
   services = []
-  signature = inspect.signature(replay_job.service_lib.Service)
 
-  def create(*args, **kwargs):
-    services.append(_Service(signature.bind(*args, **kwargs).arguments,
-                             dict(_GAUGES, lacks_memory=lacks_memory)))
+  def create(address, offer, contents, security):
+    services.append(_Service(
+        dict(_GAUGES, lacks_memory=lacks_memory), contents, address=address,
+        offer=offer, security=security))
     return services[0]
 
   monkeypatch.setattr(replay_job.service_lib, 'Service', create)
+  signature = inspect.signature(replay_job.contents_lib.Contents)
+  monkeypatch.setattr(replay_job.contents_lib, 'Contents',
+                      lambda *args: signature.bind(*args).arguments)
   # It is for the whole process.
   monkeypatch.setattr(replay_job.allocator, 'keep_freed_memory', lambda: None)
   replay_job.run(config, _Stop())
@@ -80,14 +83,16 @@ def test_every_value_comes_where_it_belongs(
   config, service = _run(monkeypatch, replay_state=replay_state)
   facts = suites.find_facts(config)
   layout = service.arguments.pop('layout')
+  offer = service.arguments.pop('offer')
+  assert offer.layout is layout
   expected = protocol.unroll_layout(config, facts, num_levels=1)
   assert (layout.header, layout._bounds) == (expected.header, expected._bounds)
   assert asked == [config]
+  assert offer._replace(layout=None) == (
+      protocol.agreement(config, facts), [_LEVEL], None, 3)
   assert service.arguments == dict(
-      address='localhost:4321', agreement=protocol.agreement(config, facts),
-      levels=[_LEVEL], capacity=40, max_bytes=123_456_789, seed=7,
-      security=security_lib.Security(), unroll_length=unroll_length,
-      num_agents=3)
+      address='localhost:4321', capacity=40, max_bytes=123_456_789, seed=7,
+      security=security_lib.Security(), unroll_length=unroll_length)
 
 
 @pytest.mark.parametrize('lacks_memory', [False, True])

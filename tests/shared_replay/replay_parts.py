@@ -12,6 +12,7 @@ import tree
 from scalable_agent import config as config_lib
 from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.shared_replay import agent_link
+from scalable_agent.shared_replay import contents as contents_lib
 from scalable_agent.shared_replay import drawn_episodes
 from scalable_agent.shared_replay import drawn_unrolls
 from scalable_agent.shared_replay import protocol
@@ -68,12 +69,16 @@ class Job:
   def __init__(self, capacity=1000, port=0, security=remote_parts.NO_SECURITY,
                max_bytes=math.inf, episodes=False, facts=FACTS, num_agents=0,
                **changes):
+    levels = remote_parts.LEVELS
+    unroll_layout = layout(len(levels), facts, **changes)
     self.service = service_lib.Service(
-        f'127.0.0.1:{port}', make_agreement(facts, **changes),
-        remote_parts.LEVELS,
-        layout(len(remote_parts.LEVELS), facts, **changes), capacity, max_bytes,
-        1, security,
-        make_config(**changes).unroll_length if episodes else 0, num_agents)
+        f'127.0.0.1:{port}',
+        service_lib.Offer(make_agreement(facts, **changes), levels,
+                          unroll_layout, num_agents),
+        contents_lib.Contents(
+            unroll_layout, capacity, max_bytes, 1,
+            make_config(**changes).unroll_length if episodes else 0),
+        security)
     self.port = self.service.port
     self.methods = self.service._methods
 
