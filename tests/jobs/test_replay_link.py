@@ -32,11 +32,12 @@ def _config(logdir, **values):
       replay_host='localhost:1', **values)
 
 
-@pytest.mark.parametrize('replay_state, expected', [
-    ('stored', drawn_unrolls.DrawnUnrolls),
-    ('recomputed', drawn_episodes.DrawnEpisodes)])
-def test_what_is_drawn_is_what_is_replayed(tmp_path, replay_state, expected):
-  config = _config(tmp_path, replay_state=replay_state)
+@pytest.mark.parametrize('values, expected', [
+    (dict(replay_state='stored'), drawn_unrolls.DrawnUnrolls),
+    (dict(replay_state='recomputed', use_lstm=True),
+     drawn_episodes.DrawnEpisodes)])
+def test_what_is_drawn_is_what_is_replayed(tmp_path, values, expected):
+  config = _config(tmp_path, **values)
   found = replay_link.start(config)(replay_parts.FACTS)
   found.close()
   assert isinstance(found, expected)
