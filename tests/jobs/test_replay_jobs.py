@@ -43,11 +43,11 @@ class _Jobs:
   def learner(self, name, *flags):
     return self._start(Preloaded, name, *_LEARNER, *flags)
 
-  def job(self):
+  def job(self, *flags):
     # What it loads is asked for.
     return self._start(
         Program, 'replay', '--job_name=replay', '--unroll_length=5',
-        '--replay_capacity=40', '--log_interval_secs=0.2')
+        '--replay_capacity=40', '--log_interval_secs=0.2', *flags)
 
   def _start(self, program_class, name, *flags):
     program = program_class(self._directory / name, *self._flags, *flags)
@@ -155,6 +155,23 @@ def _stands_still(learner):
     if _newest(learner)['frames'] == before:
       return True
   return False
+
+
+def test_learners_with_an_lstm_replay_episodes_of_each_other(tmp_path):
+  flags = ('--level_name=gym:scalable_agent.environments.t_maze:TMaze-v0',
+           '--replay_state=recomputed')
+  with _Jobs(tmp_path) as jobs:
+    # An episode of the T-maze is in many unrolls.
+    job = jobs.job('--replay_capacity=400', *flags)
+    learners = [jobs.learner(name, '--use_lstm', *flags) for name in 'ab']
+    for learner in learners:
+      learner.wait_for(lambda learner=learner: any(
+          metrics['replayed_share'] > 0 and metrics['replay_others'] > 0
+          for metrics in test_experiment._metrics(learner.logdir)), 'replays')
+    for program in job, *learners:
+      program.signal(signal.SIGTERM)
+      assert program.wait(_STOP_SECONDS) == 0, program.output()[-4000:]
+      assert 'Traceback' not in program.output()
 
 
 @pytest.mark.parametrize('flags, what', [
