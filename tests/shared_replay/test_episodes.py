@@ -215,7 +215,7 @@ def test_an_episode_has_the_unrolls_that_its_steps_need(
 
 
 @pytest.mark.parametrize('answer', [
-    _encode(5, 5, 7, 8), _encode(10000, 5, 7, 8), _encode(-1, 5, 7, 8),
+    _encode(5, 5, 7, 8), _encode(10000, 5, 7, 8), _encode(-1, 5, 7),
     _encode(0, 0), _encode(1, 0, 7), _encode(0, -5, 7), _encode(0, 1 << 62, 7),
     _encode(0), _encode(0, 5, 7) + b'x'])
 def test_what_is_no_episode_is_refused(answer):
