@@ -108,7 +108,7 @@ def test_no_message_does_harm(episodes, caplog, monkeypatch):
     assert contents.state.num_kept <= _CAPACITY and len(kept) > 0
     for message in contents.fetch(list(kept), 1 << 30):
       test_wire.assert_in_bounds(layout.decode(bytes(message)))
-    with replay_parts.client_of(job) as client:
+    with replay_parts.client_of(job, episodes=episodes) as client:
       replay_parts.insert(client, [replay_parts.make_unroll(5)])
       if episodes:
         client.draw(3)
