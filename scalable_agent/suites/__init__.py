@@ -15,6 +15,7 @@ from scalable_agent.suites import dmlab
 from scalable_agent.suites import gym
 from scalable_agent.suites import layout as layout_lib
 from scalable_agent.suites import synthetic
+from scalable_agent.suites.layout import ONE_ENVIRONMENT
 from scalable_agent.suites.layout import PoolLayout
 from scalable_agent.suites.suite import Facts
 from scalable_agent.suites.suite import Suite
@@ -23,8 +24,6 @@ SUITES = (gym.SUITE, synthetic.SUITE, atari.SUITE, dmlab.SUITE)
 
 # Names that are as similar as this to a known one are taken for a mistake.
 _SIMILARITY = .75
-# The layout of one pool with one environment.
-ONE_ENVIRONMENT = PoolLayout(1, 1, 1, 1, 1)
 
 
 def find(level_name):

@@ -29,7 +29,13 @@ def _make_pool(config, unused_levels, layout, seed):
 def _make_shown_pool(config, seed):
   return gym.make_pool(
       config.level_name, 1, seed, config.num_action_repeats, shows=True,
-      step_timeout_seconds=config.environment_timeout_secs)
+      **layout_lib.process_pool_options(config, layout_lib.ONE_ENVIRONMENT))
+
+
+def _find_actions(config):
+  return gym_actions.find_actions(
+      config.level_name,
+      **layout_lib.process_pool_options(config, layout_lib.ONE_ENVIRONMENT))
 
 
 SUITE = Suite(
@@ -38,5 +44,5 @@ SUITE = Suite(
     defaults=_defaults,
     num_workers=lambda size, wanted, num_cores: min(wanted or num_cores, size),
     make_pool=_make_pool,
-    find_actions=lambda config: gym_actions.find_actions(config.level_name),
+    find_actions=_find_actions,
     make_shown_pool=_make_shown_pool)

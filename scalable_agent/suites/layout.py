@@ -16,6 +16,7 @@ PoolLayout.__doc__ = """How environments are spread.
     pool of several games hands out whole games, and may so exceed it.
   num_workers: Threads (Atari) or processes (others) per pool.
 """
+ONE_ENVIRONMENT = PoolLayout(1, 1, 1, 1, 1)
 
 
 def choose(suite, config, num_environments):

@@ -229,6 +229,27 @@ def test_pools_of_processes_replace_what_hangs(monkeypatch, level_name):
     assert options['step_timeout_seconds'] == seconds
 
 
+@pytest.mark.parametrize('make', [
+    lambda config: suites.make_shown_pool(config, seed=1),
+    lambda config: suites.find_actions(config, facts=None)])
+def test_one_environment_has_the_limits_that_were_set(monkeypatch, make):
+  """Be it shown, or asked what its actions mean."""
+
+  def refuse(*unused_args, **kwargs):
+    made.append(kwargs)
+    raise PoolError('not here')
+
+  monkeypatch.setattr(replacing_pool, 'ReplacingProcessPool', refuse)
+  made = []
+  with pytest.raises(PoolError, match='not here'):
+    make(_config(
+        level_name='gym:CartPole-v1', environment_timeout_secs=7.,
+        environment_start_timeout_secs=3000.))
+  (options,) = made
+  assert options['step_timeout_seconds'] == 7.
+  assert options['start_timeout_seconds'] == 3000.
+
+
 # -- Records ------------------------------------------------------------------
 
 

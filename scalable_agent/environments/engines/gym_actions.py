@@ -14,11 +14,12 @@ from scalable_agent.environments.engines import gym
 from scalable_agent.environments.engines import gym_ids
 
 
-def find_actions(level_name):
+def find_actions(level_name, **kwargs):
   """Finds out what the actions of a level mean.
 
   Args:
     level_name: A string, 'gym:<id>'.
+    **kwargs: See `ReplacingProcessPool`.
 
   Returns:
     A list of pairs, one for each action: what it means, if the environment says
@@ -30,7 +31,8 @@ def find_actions(level_name):
   # The pool's process imports this module, and has no use for that one.
   from scalable_agent.environments.pools import replacing_pool
   pool = replacing_pool.ReplacingProcessPool(
-      __name__ + ':make_described_actions', [{'level_name': level_name}])
+      __name__ + ':make_described_actions', [{'level_name': level_name}],
+      **kwargs)
   try:
     (text,) = pool.recv().step_output.observation
   finally:
