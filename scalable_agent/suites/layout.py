@@ -85,7 +85,7 @@ def refuse_too_few(config, num_levels, noun):
 
 
 def process_pool_options(config, layout):
-  """Returns the arguments of a `ReplacingProcessPool` that are not a suite's.
+  """Returns the arguments of a `ProcessPool` that are not a suite's.
 
   Args:
     config: A `config.Config`.

@@ -105,6 +105,7 @@ class _Pool:
     self._pool = dmlab.make_pool(
         [FLAGS.level_name] * FLAGS.processes, 0, _HEIGHT, _WIDTH, _REPEATS,
         level_cache_dir=FLAGS.level_cache_dir, num_processes=FLAGS.processes,
+        step_timeout_seconds=600., start_timeout_seconds=600.,
         minimum_batch_size=FLAGS.minimum_batch_size)
     self._chosen = [_actions(seed) for seed in range(FLAGS.processes)]
     num_ready = 0

@@ -1,10 +1,14 @@
-"""What tests ask of processes."""
+"""What tests ask of processes, and of pools of them."""
 
 import pathlib
 import time
 
+from scalable_agent.environments.pools import process_pool
+
 # An end to waits that should be short; the machine may be busy.
 LONG = 30.0
+# What a `ProcessPool` has to be told.
+LIMITS = dict(step_timeout_seconds=600., start_timeout_seconds=600.)
 
 
 def is_running(pid):
@@ -22,3 +26,18 @@ def wait_until(condition, seconds=LONG):
   while not condition():
     assert time.monotonic() < deadline
     time.sleep(0.01)
+
+
+def make_pool(factory, kwargs, **options):
+  """Makes a `ProcessPool` of fakes, in a process each unless options differ.
+
+  Args:
+    factory: A function of `tests.fakes`.
+    kwargs: A list of its arguments for each environment.
+    **options: See `ProcessPool`.
+
+  Returns:
+    A `ProcessPool`.
+  """
+  options = dict(LIMITS, num_processes=len(kwargs)) | options
+  return process_pool.ProcessPool('tests.fakes:' + factory, kwargs, **options)

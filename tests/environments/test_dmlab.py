@@ -28,7 +28,7 @@ from scalable_agent.config import flags as config_flags
 from scalable_agent.environments import DEFAULT_ACTION_SET
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.engines import dmlab
-from scalable_agent.environments.pools import process_pool
+from scalable_agent.environments.pools import worker_limits
 from scalable_agent.evaluation import test_mode
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -159,7 +159,7 @@ def test_one_process_and_seed_per_environment(fake):
     assert pool.level_names == ['explore_goal_locations_small'] * 3
     assert pool.num_actions == 9
     assert pool.observation_spec == dmlab.observation_spec(72, 96)
-    assert len(pool._workers) == 3
+    assert len(pool._workers.processes) == 3
     outputs = _recv_all(pool)
     frames = [frame for _, _, frame, _ in outputs]
     assert frames[0].shape == (72, 96, 3) and frames[0].dtype == np.uint8
@@ -414,14 +414,13 @@ def test_an_environment_that_dies_is_replaced(fake):
                         height=4)
   try:
     before = _recv_all(pool)
-    pool._workers[1].kill()
+    pool._workers.owners[1].kill()
     pool.send([0, 1], [0, 0])
     after = _recv_all(pool)
     assert after[1][1] and not after[0][1]
     # With another seed, for the same episode might end the same way.
     assert (after[1][2] != before[1][2]).any()
     assert pool.num_replaced == 1
-    assert isinstance(pool, process_pool.ProcessPool)
   finally:
     pool.close()
 
@@ -446,10 +445,7 @@ def _kill_some_workers(logdir, stop, killed):
 def test_training_and_testing_while_environments_are_killed(
     fake, monkeypatch, tmp_path, caplog):
   """The run goes on to its end; afterwards the agent can be tested."""
-  make_pool = dmlab.make_pool
-  monkeypatch.setattr(
-      dmlab, 'make_pool',
-      lambda *args, **kwargs: make_pool(*args, maximum_losses=100, **kwargs))
+  monkeypatch.setattr(worker_limits, '_MAXIMUM_LOSSES', 100)
   values = dict(
       level_name='language_execute_random_task', logdir=tmp_path, width=48,
       height=36, network='shallow')

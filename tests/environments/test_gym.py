@@ -13,6 +13,7 @@ from scalable_agent.environments import PoolError
 from scalable_agent.environments.engines import gym
 from scalable_agent.environments.engines import gym_actions
 from scalable_agent.environments.engines import gym_ids
+from tests.environments.processes import LIMITS
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -82,7 +83,7 @@ def _step_directly(environment, action, num_action_repeats):
 
 @pytest.mark.parametrize('num_action_repeats', [1, 4])
 def test_cartpole_is_exactly_gymnasiums(num_action_repeats):
-  pool = gym.make_pool('gym:CartPole-v1', 3, seed=7, num_processes=2,
+  pool = gym.make_pool('gym:CartPole-v1', 3, seed=7, num_processes=2, **LIMITS,
                        num_action_repeats=num_action_repeats)
   try:
     assert pool.num_actions == 2
@@ -303,7 +304,7 @@ def test_unknown_id_names_similar_ones():
 
 def test_error_reaches_the_pools_maker():
   with pytest.raises(PoolError) as info:
-    gym.make_pool('gym:CratPole-v1', 2, seed=0)
+    gym.make_pool('gym:CratPole-v1', 2, seed=0, num_processes=2, **LIMITS)
   assert str(info.value) == _error('gym:CratPole-v1')
 
 
@@ -539,8 +540,9 @@ def test_actions_are_described_where_environments_play(tmp_path, monkeypatch):
       'gymnasium.register("Engine-v0", make)\n'
       'gymnasium.register("Broken-v0", fail)\n')
   monkeypatch.syspath_prepend(tmp_path)
-  assert gym_actions.find_actions('gym:with_an_engine:Engine-v0') == [
-      ('0', 0), ('1', 1)]
+  options = dict(num_processes=1, **LIMITS)
+  assert gym_actions.find_actions(
+      'gym:with_an_engine:Engine-v0', **options) == [('0', 0), ('1', 1)]
   with pytest.raises(PoolError, match='no engine') as error:
-    gym_actions.find_actions('gym:with_an_engine:Broken-v0')
+    gym_actions.find_actions('gym:with_an_engine:Broken-v0', **options)
   assert '\n' not in str(error.value)

@@ -1,6 +1,7 @@
 import errno
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.pools import process_pool
 from scalable_agent.environments.pools import start_notices
+from tests.environments import processes
 from tests.environments.processes import LONG
 from tests.environments.processes import is_running
 from tests.environments.processes import wait_until
@@ -28,8 +30,7 @@ def make_pool():
   pools = []
 
   def make(kwargs, factory='counting', **pool_kwargs):
-    pools.append(process_pool.ProcessPool(
-        'tests.fakes:' + factory, kwargs, **pool_kwargs))
+    pools.append(processes.make_pool(factory, kwargs, **pool_kwargs))
     return pools[-1]
 
   yield make
@@ -89,13 +90,19 @@ def _pids(outputs):
           for pid in output.step_output.observation[1][:, 1]}
 
 
-def _step_until_error(pool):
-  """Returns the message of the `PoolError` that ends the stepping."""
-  with pytest.raises(PoolError) as info:
-    while True:
-      output = pool.recv()
-      pool.send(output.ids, np.zeros_like(output.ids))
-  return str(info.value)
+def _step_until_replaced(pool, caplog):
+  """Steps until a worker is replaced; returns what the log says of it."""
+  while not pool.num_replaced:
+    output = pool.recv()
+    pool.send(output.ids, np.zeros_like(output.ids))
+  return _reason(caplog)
+
+
+def _reason(caplog):
+  """Returns why the one worker was replaced that was."""
+  end = '. Starting it anew.'
+  (message,) = [message for message in caplog.messages if message.endswith(end)]
+  return message.removesuffix(end)
 
 
 class _Model:
@@ -234,9 +241,9 @@ def test_workers_interrupt_nobody_and_keep_what_was_chosen(
     make_pool, given, expected):
   code = '''if True:
     import os
-    from scalable_agent.environments.pools import process_pool
+    from tests.environments import processes
     os.sched_setscheduler(0, os.{given}, os.sched_param(0))
-    pool = process_pool.ProcessPool('tests.fakes:counting', [{{}}])
+    pool = processes.make_pool('counting', [{{}}])
     pid = int(pool.recv().step_output.observation[1][0, 1])
     print(os.sched_getscheduler(pid))
     pool.close()
@@ -364,7 +371,7 @@ def test_constructor_validates(make_pool, kwargs, message):
 
 
 def test_pool_of_nothing_is_an_error(make_pool):
-  with pytest.raises(ValueError):
+  with pytest.raises(ValueError, match='num_processes'):
     make_pool([])
 
 
@@ -393,23 +400,19 @@ def test_output_is_no_sign_of_more_messages(make_pool):
   assert not any([pool._poll(1.) for _ in range(10)])
 
 
-def test_exception_in_step(make_pool):
+def test_exception_in_step(make_pool, caplog):
   pool = make_pool(
       [{'level_name': 'level {}'.format(i), 'failure': 'raise',
         'failing_step': 4 if i == 2 else -1} for i in range(4)],
       'failing', num_processes=2)
-  message = _step_until_error(pool)
+  message = _step_until_replaced(pool, caplog)
   assert message.startswith(
       "environment 2 (level 2): KeyError: 'the engine\\nwent away' (")
   assert 'fakes.py' in message
   assert '\n' not in message
-  with pytest.raises(PoolError, match='environment 2'):
-    pool.recv()
-  with pytest.raises(PoolError, match='environment 2'):
-    pool.send([0], [0])
 
 
-def test_exception_while_another_step_is_under_way(make_pool):
+def test_exception_while_another_step_is_under_way(make_pool, caplog):
   pool = make_pool([{'failure': 'raise', 'failing_step': 1, 'seconds': 0.5},
                     {'failure': 'none', 'failing_step': 1}], 'failing',
                    num_processes=1)
@@ -419,8 +422,8 @@ def test_exception_while_another_step_is_under_way(make_pool):
   pool.send([1], [0])  # The worker ends without having read this.
   pid, = _pids([output])
   wait_until(lambda: not is_running(pid))
-  with pytest.raises(PoolError, match='^environment 0 .*went away'):
-    pool.recv()
+  assert pool.recv().is_first.all()
+  assert re.match('environment 0 .*went away', _reason(caplog))
 
 
 @pytest.mark.parametrize('failure,expected', [
@@ -430,13 +433,13 @@ def test_exception_while_another_step_is_under_way(make_pool):
                'Aborted | ', 'fakes.py', 'in step | ']),
     ('check', ['was killed by SIGABRT; it last printed: F1123 12:00:00 '
                'engine.cc:12] Check failed: map != nullptr | Fatal Python'])])
-def test_crash_in_step(make_pool, monkeypatch, failure, expected):
+def test_crash_in_step(make_pool, monkeypatch, caplog, failure, expected):
   monkeypatch.delenv('PYTHONUNBUFFERED', raising=False)
   pool = make_pool(
       [{'level_name': 'level {}'.format(i), 'failure': failure,
         'failing_step': 4 if i == 2 else -1} for i in range(4)],
       'failing', num_processes=2)
-  message = _step_until_error(pool)
+  message = _step_until_replaced(pool, caplog)
   assert message.startswith('environments 2 to 3 (level 2, level 3): ')
   assert '\n' not in message
   for text in expected:
@@ -467,7 +470,7 @@ def test_a_slow_start_is_told_of(make_pool, monkeypatch, caplog):
   assert len(caplog.records) == count
 
 
-def test_killed_worker(make_pool):
+def test_killed_worker(make_pool, caplog):
   pool = make_pool(
       [{'level_name': 'level {}'.format(i), 'seconds': 1000.0 * (i == 1)}
        for i in range(2)], num_processes=2)
@@ -477,21 +480,21 @@ def test_killed_worker(make_pool):
       output.ids, output.step_output.observation[1][:, 1].tolist()) if i == 1]
   os.kill(pids[0], signal.SIGKILL)
   start = time.monotonic()
-  message = _step_until_error(pool)
+  message = _step_until_replaced(pool, caplog)
   assert time.monotonic() - start < LONG / 3
   assert message == (
       'environment 1 (level 1): the worker process was killed by SIGKILL')
 
 
-def test_idle_worker_killed_before_send(make_pool):
+def test_idle_worker_killed_before_send(make_pool, caplog):
   pool = make_pool([{}], num_processes=1)
   outputs = _recv_all(pool)
   pid, = _pids(outputs)
   os.kill(pid, signal.SIGKILL)
   wait_until(lambda: not is_running(pid))
   pool.send([0], [0])
-  with pytest.raises(PoolError, match='SIGKILL'):
-    pool.recv()
+  assert pool.recv().is_first.all()
+  assert _reason(caplog).endswith('SIGKILL')
 
 
 @pytest.mark.parametrize('error,message', [
@@ -516,7 +519,8 @@ def test_failing_factory(make_pool, error, message):
     ('tests.nothing:counting', "No module named 'tests.nothing'")])
 def test_missing_factory(factory, message):
   with pytest.raises(PoolError, match=message):
-    process_pool.ProcessPool(factory, [{}], num_processes=1)
+    process_pool.ProcessPool(
+        factory, [{}], num_processes=1, **processes.LIMITS)
 
 
 def test_environments_must_agree(make_pool):
@@ -536,7 +540,11 @@ def test_a_broken_contract_names_the_environment(make_pool):
       [dict(level_name=f'level {i}', part='vector', value='None',
             breaking_step=2 if i == 1 else -1) for i in range(2)], 'broken',
       num_processes=1)
-  assert _step_until_error(pool) == (
+  with pytest.raises(PoolError) as info:
+    while True:
+      output = pool.recv()
+      pool.send(output.ids, np.zeros_like(output.ids))
+  assert str(info.value) == (
       'environment 1 (level 1): at step 2 the observation is None, expected '
       'float32 (2,)')
 
@@ -554,7 +562,8 @@ def test_a_process_that_cannot_be_started(make_pool, monkeypatch):
   assert len(os.listdir('/proc/self/fd')) == num_fds
 
 
-def test_processes_that_environments_start_end_with_the_pool(make_pool):
+def test_processes_that_environments_start_end_with_the_pool(
+    make_pool, caplog):
   """Whether a worker ends as it is asked to, is killed, or hangs."""
   pool = make_pool([{'is_forked': i == 0, 'seconds': 1000. * (i == 3)}
                     for i in range(4)], 'with_child', num_processes=4)
@@ -570,7 +579,7 @@ def test_processes_that_environments_start_end_with_the_pool(make_pool):
   _send_all(pool, outputs)
   os.kill(workers[0], signal.SIGKILL)
   # Not even a child that is a copy of it keeps the pool from seeing that.
-  assert 'was killed by SIGKILL' in _step_until_error(pool)
+  assert 'was killed by SIGKILL' in _step_until_replaced(pool, caplog)
   os.kill(workers[1], signal.SIGKILL)
   pool.close()
   wait_until(lambda: not any(map(is_running, children)))
@@ -579,7 +588,7 @@ def test_processes_that_environments_start_end_with_the_pool(make_pool):
 def test_nothing_is_signalled_after_it_was_reaped(make_pool, monkeypatch):
   """Its id may be another process's by then."""
   pool = make_pool([{}], num_processes=1)
-  worker, = pool._workers
+  worker, = pool._workers.processes
   pool.close()
   monkeypatch.setattr(os, 'kill', None)
   monkeypatch.setattr(os, 'killpg', None)
@@ -618,7 +627,7 @@ def test_close_leaves_nothing_behind(make_pool):
 
 def test_forgotten_pool_is_closed():
   num_fds = len(os.listdir('/proc/self/fd'))
-  pool = process_pool.ProcessPool('tests.fakes:counting', [{}] * 2)
+  pool = processes.make_pool('counting', [{}] * 2)
   pool.recv()
   del pool
   assert not _workers_of(os.getpid())
@@ -664,12 +673,10 @@ def test_signal_handler_may_close(make_pool):
 _PARENT = """
 import sys
 import time
-from scalable_agent.environments.pools import process_pool
-from scalable_agent.environments.pools import start_notices
+from tests.environments import processes
 
 if __name__ == '__main__':
-  pool = process_pool.ProcessPool(
-      'tests.fakes:with_child', [{}, {}, {'seconds': 1000.0}], num_processes=3)
+  pool = processes.make_pool('with_child', [{}, {}, {'seconds': 1000.0}])
   outputs = []
   while sum(len(output.ids) for output in outputs) < 3:
     outputs.append(pool.recv())

@@ -20,7 +20,7 @@ from scalable_agent.environments import PoolError
 from scalable_agent.environments.engines import atari
 from scalable_agent.environments.engines import dmlab
 from scalable_agent.environments.engines import synthetic
-from scalable_agent.environments.pools import replacing_pool
+from scalable_agent.environments.pools import process_pool
 from scalable_agent.environments.pools import shown_pool
 from scalable_agent.suites import scores
 
@@ -219,7 +219,7 @@ def test_pools_made_before_an_error_are_closed(monkeypatch):
     'gym:CartPole-v1', 'synthetic:', 'rooms_watermaze'])
 def test_pools_of_processes_replace_what_hangs(monkeypatch, level_name):
   monkeypatch.setattr(
-      replacing_pool, 'ReplacingProcessPool', lambda *args, **kwargs: kwargs)
+      process_pool, 'ProcessPool', lambda *args, **kwargs: kwargs)
   monkeypatch.setattr(dmlab, 'check', lambda *unused_args: None)
   for seconds in (480., 7.):
     config = _config(level_name=level_name, **(
@@ -239,7 +239,7 @@ def test_one_environment_has_the_limits_that_were_set(monkeypatch, make):
     made.append(kwargs)
     raise PoolError('not here')
 
-  monkeypatch.setattr(replacing_pool, 'ReplacingProcessPool', refuse)
+  monkeypatch.setattr(process_pool, 'ProcessPool', refuse)
   made = []
   with pytest.raises(PoolError, match='not here'):
     make(_config(

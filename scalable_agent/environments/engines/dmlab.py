@@ -18,7 +18,7 @@ from scalable_agent.environments import DEFAULT_ACTION_SET
 from scalable_agent.environments import level_cache
 from scalable_agent.environments import NUM_HASH_BUCKETS
 from scalable_agent.environments import PoolError
-from scalable_agent.environments.pools import replacing_pool
+from scalable_agent.environments.pools import process_pool
 
 NUM_ACTIONS = len(DEFAULT_ACTION_SET)
 # Longer instructions lose their end.
@@ -148,16 +148,16 @@ def make_pool(level_names, seed, height, width, num_action_repeats,
       engine to find them.
     level_cache_dir: See `level_cache.LocalLevelCache`; '' for none.
     is_test: Whether the levels are those of a test, with its episodes.
-    **kwargs: See `ReplacingProcessPool`.
+    **kwargs: See `ProcessPool`.
 
   Returns:
-    A `ReplacingProcessPool`, whose `level_names` are short.
+    A `ProcessPool`, whose `level_names` are short.
 
   Raises:
     PoolError: A level is unknown, or something that it needs is missing.
   """
   check(level_names, dataset_path)
-  return replacing_pool.ReplacingProcessPool(
+  return process_pool.ProcessPool(
       __name__ + ':DmLabEnvironment',
       [dict(level_name=name, seed=(seed + i) % _MAX_SEED, height=height,
             width=width, num_action_repeats=num_action_repeats,

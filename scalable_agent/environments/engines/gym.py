@@ -18,7 +18,7 @@ _SMALLEST_SCREEN = 160
 
 
 def make_pool(level_name, num_environments, seed, num_action_repeats=1,
-              num_processes=None, shows=False, **kwargs):
+              shows=False, **kwargs):
   """Makes a pool of one level.
 
   Args:
@@ -26,12 +26,12 @@ def make_pool(level_name, num_environments, seed, num_action_repeats=1,
     num_environments: Number of environments, N.
     seed: An int; environment i is seeded with `seed + i`.
     num_action_repeats: Environment steps per action.
-    num_processes: See `ReplacingProcessPool`, also for what is in `kwargs`.
     shows: Whether observations have a second entry, what a person sees, as
       those of a `ShownPool`.
+    **kwargs: See `ProcessPool`.
 
   Returns:
-    A `ReplacingProcessPool`.
+    A `ProcessPool`.
 
   Raises:
     PoolError: The level is unknown, needs a missing package, has spaces that
@@ -39,7 +39,7 @@ def make_pool(level_name, num_environments, seed, num_action_repeats=1,
   """
   # The pool's processes import this module, and have no use for these.
   from absl import logging
-  from scalable_agent.environments.pools import replacing_pool
+  from scalable_agent.environments.pools import process_pool
   if gym_ids.is_ale(level_name):
     # Once, however many pools are made.
     logging.log_first_n(logging.WARNING, '%s', 1, _describe_ale(level_name))
@@ -47,9 +47,8 @@ def make_pool(level_name, num_environments, seed, num_action_repeats=1,
       {'level_name': level_name, 'seed': seed + i,
        'num_action_repeats': num_action_repeats, 'shows': shows}
       for i in range(num_environments)]
-  return replacing_pool.ReplacingProcessPool(
-      __name__ + ':make_environment', kwargs_per_environment,
-      num_processes=num_processes, **kwargs)
+  return process_pool.ProcessPool(
+      __name__ + ':make_environment', kwargs_per_environment, **kwargs)
 
 
 def make_environment(level_name, seed, num_action_repeats=1, shows=False):

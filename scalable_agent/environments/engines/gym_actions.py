@@ -19,7 +19,7 @@ def find_actions(level_name, **kwargs):
 
   Args:
     level_name: A string, 'gym:<id>'.
-    **kwargs: See `ReplacingProcessPool`.
+    **kwargs: See `ProcessPool`.
 
   Returns:
     A list of pairs, one for each action: what it means, if the environment says
@@ -29,8 +29,8 @@ def find_actions(level_name, **kwargs):
     PoolError: The level cannot be made.
   """
   # The pool's process imports this module, and has no use for that one.
-  from scalable_agent.environments.pools import replacing_pool
-  pool = replacing_pool.ReplacingProcessPool(
+  from scalable_agent.environments.pools import process_pool
+  pool = process_pool.ProcessPool(
       __name__ + ':make_described_actions', [{'level_name': level_name}],
       **kwargs)
   try:

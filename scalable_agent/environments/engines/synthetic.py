@@ -73,18 +73,18 @@ def make_pool(level_name, num_environments, seed, height, width, **kwargs):
     seed: An int; environment i is seeded with `seed + i`.
     height: Of the frame, in pixels.
     width: Of the frame, in pixels.
-    **kwargs: See `ReplacingProcessPool`.
+    **kwargs: See `ProcessPool`.
 
   Returns:
-    A `ReplacingProcessPool`.
+    A `ProcessPool`.
 
   Raises:
     PoolError: The level's name is malformed.
   """
   # The pool's processes import this module, and have no use for that one.
-  from scalable_agent.environments.pools import replacing_pool
+  from scalable_agent.environments.pools import process_pool
   parse(level_name)
-  return replacing_pool.ReplacingProcessPool(
+  return process_pool.ProcessPool(
       __name__ + ':SyntheticEnvironment',
       [dict(level_name=level_name, seed=seed + i, height=height, width=width)
        for i in range(num_environments)],

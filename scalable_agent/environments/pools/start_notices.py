@@ -21,7 +21,7 @@ class StartNotices:
     Args:
       num_late: How many have not started, an int.
       name: A function that returns their names, a string.
-      timeout: Seconds that the caller means to wait; None is forever.
+      timeout: Seconds that the caller means to wait.
 
     Returns:
       Seconds to wait, so that the next line comes in time.
@@ -33,4 +33,4 @@ class StartNotices:
       logging.info('%d of %d environments have started, waiting for %s',
                    self._num_environments - num_late, self._num_environments,
                    name())
-    return left if timeout is None else min(timeout, left)
+    return min(timeout, left)

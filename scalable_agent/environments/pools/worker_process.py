@@ -1,5 +1,6 @@
 """Starts the worker processes of a `ProcessPool`, and exchanges messages."""
 
+import collections
 import contextlib
 import errno
 import os
@@ -38,6 +39,7 @@ class WorkerProcess:
 
   Attributes:
     ids: A range, the environments it holds.
+    is_successor: Whether it makes these anew, after another one was lost.
     info: What it said about them, or None until it did.
     num_owed: How many answers it owes: one for being introduced, and one for
       each first output and each step of an environment.
@@ -48,12 +50,14 @@ class WorkerProcess:
     output: Reads what it prints, and never blocks.
   """
 
-  def __init__(self, ids, memory_fd):
+  def __init__(self, ids, memory_fd, is_successor=False):
     self.ids = ids
+    self.is_successor = is_successor
     self.info = None
     self.num_owed = 0
     self.owes_since = None
     self.has_begun = False
+    self._unsent = collections.deque()
     self._tail = b''
     self._reason = ''
     self.control, remote = socket.socketpair(
@@ -76,6 +80,17 @@ class WorkerProcess:
     os.set_blocking(self.output.fileno(), False)
 
   def send(self, message):
+    """Sends a message, or keeps it for `flush`, whose result it returns."""
+    self._unsent.append(message)
+    return self.flush()
+
+  def flush(self):
+    """Sends what there is room for; returns whether this was all there is."""
+    while self._unsent and self._try_to_send(self._unsent[0]):
+      self._unsent.popleft()
+    return not self._unsent
+
+  def _try_to_send(self, message):
     """Returns whether the message is sent, or is lost on a dead worker."""
     try:
       self.control.send(message)
@@ -159,6 +174,12 @@ class WorkerProcess:
       self.control.shutdown(socket.SHUT_RDWR)
     self.control.close()
     self.output.close()
+
+  def end_now(self):
+    """Kills the process, and waits for its end."""
+    self.kill()
+    self.has_ended(time.monotonic() + _KILL_GRACE_SECONDS)
+    self.hang_up()
 
   def terminate(self):
     """Sends SIGTERM to the process and to what its environments started."""

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from scalable_agent.environments import PoolError
-from scalable_agent.environments.pools import replacing_pool
+from scalable_agent.environments.pools import process_pool
+from scalable_agent.environments.pools import worker_limits
 from scalable_agent.process import timing
+from tests.environments import processes
 from tests.environments.processes import LONG
 from tests.environments.processes import is_running
 from tests.environments.processes import wait_until
@@ -27,8 +29,7 @@ def make_pool():
   pools = []
 
   def make(kwargs, factory='counting', **pool_kwargs):
-    pools.append(replacing_pool.ReplacingProcessPool(
-        'tests.fakes:' + factory, kwargs, **pool_kwargs))
+    pools.append(processes.make_pool(factory, kwargs, **pool_kwargs))
     return pools[-1]
 
   yield make
@@ -72,8 +73,8 @@ class _Driver:
 
 def _set_timeout(pool, seconds):
   """Sets the time limit of a pool; while processes start it is long."""
-  pool._step_timeout = seconds
-  pool._next_check = time.monotonic()
+  pool._limits._step_timeout = seconds
+  pool._limits._next_check = time.monotonic()
 
 
 def _step_until(condition, driver, i):
@@ -116,7 +117,7 @@ def test_killed_while_an_action_is_awaited(make_pool, wait):
   driver.recv(1)
   driver.step(0)
   os.kill(pid, signal.SIGKILL)
-  _step_until(lambda: pool._early_ids or not wait, driver, 1)
+  _step_until(lambda: pool._readiness._early or not wait, driver, 1)
   output = driver.step(0, action=4)
   assert output[:8] == _FIRST + (0, 0)
   assert driver.step(0, action=4)[:8] == (
@@ -131,8 +132,8 @@ def test_killed_again_while_an_action_is_awaited(make_pool):
   driver.recv(1)
   driver.step(0)
   os.kill(first, signal.SIGKILL)
-  _step_until(lambda: pool._early_ids, driver, 1)
-  second = pool._workers[0]._process.pid
+  _step_until(lambda: pool._readiness._early, driver, 1)
+  second = pool._workers.owners[0]._process.pid
   os.kill(second, signal.SIGKILL)
   _step_until(lambda: pool.num_replaced == 2, driver, 1)
   output = driver.step(0, action=4)
@@ -148,7 +149,7 @@ def test_killed_while_its_output_waits(make_pool):
   driver.recv(1)
   pool.send([0], [3])
   deadline = time.monotonic() + LONG
-  while not pool._ready:
+  while not pool._readiness._ready:
     pool._poll(.1)
     assert time.monotonic() < deadline
   os.kill(pid, signal.SIGKILL)
@@ -227,11 +228,11 @@ def test_what_has_nothing_to_do_is_not_stuck(make_pool):
      r'23; it last printed: emulator: out of cheese \| emulator: good bye$'),
     ('raise', r"environment 0 \(cheesy\): KeyError: 'the engine\\nwent away' "
      r'\(.*fakes.py, line \d+, in step\)$')])
-def test_crash_loop(make_pool, caplog, failure, expected):
+def test_crash_loop(make_pool, monkeypatch, caplog, failure, expected):
   """Ends with the environment's own last words, in one line."""
+  monkeypatch.setattr(worker_limits, '_MAXIMUM_LOSSES', 2)
   pool = make_pool(
-      [dict(level_name='cheesy', failure=failure, failing_step=1)], 'failing',
-      maximum_losses=2)
+      [dict(level_name='cheesy', failure=failure, failing_step=1)], 'failing')
   driver = _Driver(pool)
   driver.recv(0)
   with pytest.raises(PoolError) as info:
@@ -242,11 +243,14 @@ def test_crash_loop(make_pool, caplog, failure, expected):
   assert caplog.text.count('Starting it anew') == 2
   with pytest.raises(PoolError, match='3 losses'):
     pool.recv()
+  with pytest.raises(PoolError, match='3 losses'):
+    pool.send([0], [0])
 
 
-def test_losses_are_forgiven_after_a_while(make_pool):
-  pool = make_pool([dict(failure='exit', failing_step=1)], 'failing',
-                   maximum_losses=1, loss_window_seconds=.01)
+def test_losses_are_forgiven_after_a_while(make_pool, monkeypatch):
+  monkeypatch.setattr(worker_limits, '_MAXIMUM_LOSSES', 1)
+  monkeypatch.setattr(worker_limits, '_LOSS_WINDOW_SECONDS', .01)
+  pool = make_pool([dict(failure='exit', failing_step=1)], 'failing')
   driver = _Driver(pool)
   driver.recv(0)
   for _ in range(4):
@@ -275,7 +279,7 @@ def test_a_new_environment_has_a_new_seed(make_pool):
   os.kill(pids[0], signal.SIGKILL)
   driver.step(0)
   assert [kwargs['seed'] for kwargs in pool._kwargs] == [
-      replacing_pool._SEED_STEP - 9, 7]
+      process_pool._SEED_STEP - 9, 7]
 
 
 def test_several_environments_in_a_process(make_pool):
@@ -365,16 +369,16 @@ def test_what_answers_one_by_one_is_not_stuck(make_pool):
 def test_what_hangs_while_it_is_made(make_pool):
   with pytest.raises(PoolError, match=(
       r'^environments 0 to 1 \(tests.fakes:with_slow_successors\): no answer '
-      r'within 0.5 s \(--environment_timeout_secs\)')):
+      r'within 0.5 s \(--environment_start_timeout_secs\)')):
     make_pool([dict(seed=2, first_seed=1)] * 2, 'with_slow_successors',
-              num_processes=1, step_timeout_seconds=.5)
+              num_processes=1, start_timeout_seconds=.5)
 
 
 @pytest.mark.parametrize('factory', ['slow_to_make', 'slow_to_start'])
 def test_the_limit_is_of_each_that_shares_a_process(make_pool, factory):
   """Not of all that are made, or begun, one after the other."""
   pool = make_pool([dict(seconds=.25)] * 14, factory, num_processes=1,
-                   step_timeout_seconds=3.)
+                   start_timeout_seconds=3.)
   assert sorted(pool.recv().ids) == list(range(14))
 
 
@@ -404,26 +408,25 @@ def test_processes_of_what_is_replaced_end(make_pool, is_forked):
   assert is_running(other_child)
 
 
-def test_a_worker_that_is_replaced_while_another_one_is_spoken_to(
-    make_pool, monkeypatch):
-  """Its successor does not get the message that was meant for it."""
-  pool = make_pool([dict(identity=i, episode_length=100) for i in range(2)])
-  driver = _Driver(pool)
-  driver.recv(0)
-  driver.recv(1)
-  deliver = pool._deliver
-
-  def deliver_slowly(worker, *args, **kwargs):
-    if not pool.num_replaced:
-      pool._replace(pool._workers[1], 'lost')
-    deliver(worker, *args, **kwargs)
-
-  monkeypatch.setattr(pool, '_deliver', deliver_slowly)
-  pool.send([0, 1], [0, 0])
-  assert driver.recv(0)[:8] == (.25, .25, 1, False, False, False, 0, 1)
-  assert driver.recv(1)[:8] == _FIRST + (1, 0)
-  assert driver.step(1)[2] == 1
-  assert pool.num_replaced == 1
+def test_what_is_stuck_blocks_nobody_who_sends(make_pool):
+  """Though there are more messages than its channel holds."""
+  size = 1000
+  pool = make_pool(
+      [dict(failure='hang', failing_step=1 if i == 0 else -1,
+            episode_length=100) for i in range(size)],
+      'failing', num_processes=1)
+  assert len(pool.recv().ids) == size
+  start = time.monotonic()
+  for i in range(size):
+    pool.send([i], [0])
+  assert pool._workers.owners[0]._unsent
+  _set_timeout(pool, 1.)
+  while not pool.num_replaced:
+    pool._poll(.1)
+    assert time.monotonic() - start < LONG
+  _set_timeout(pool, 600.)
+  output = pool.recv()
+  assert len(output.ids) == size and output.is_first.all()
 
 
 def test_nothing_is_left_behind(make_pool, monkeypatch, tmp_path):
@@ -443,12 +446,13 @@ def test_nothing_is_left_behind(make_pool, monkeypatch, tmp_path):
   assert not any(pathlib.Path(f'/proc/{pid}').exists() for pid in pids)
 
 
-def test_chaos(make_pool):
+def test_chaos(make_pool, monkeypatch):
   """Random kills: every environment's outputs stay in order all the time."""
+  monkeypatch.setattr(worker_limits, '_MAXIMUM_LOSSES', 100)
   rng = np.random.default_rng(1)
   size = 4
   pool = make_pool([dict(identity=i, episode_length=7) for i in range(size)],
-                   maximum_losses=100, step_timeout_seconds=float('inf'))
+                   step_timeout_seconds=float('inf'))
   steps, pids, fresh = [None] * size, [None] * size, 0
   start = time.monotonic()
   while fresh < size + 10:
@@ -485,7 +489,8 @@ def test_the_first_start_has_a_limit_of_its_own(make_pool):
 
 
 def test_there_need_be_no_limit(make_pool):
-  pool = make_pool([dict()], step_timeout_seconds=float('inf'))
+  pool = make_pool([dict()], step_timeout_seconds=float('inf'),
+                   start_timeout_seconds=float('inf'))
   assert pool.recv().ids.tolist() == [0]
 
 
