@@ -63,7 +63,7 @@ def test_a_session_with_a_call_does_not_make_way():
 
 def test_who_finds_no_room_is_still_known_when_there_is():
   """Or what it sends again would be taken twice."""
-  sessions = sessions_lib.Sessions(capacity=1)
+  sessions = _make(capacity=1)
   a = sessions.add([])
   sessions.find(a).sequence = 7
   b = sessions.add([])
