@@ -41,7 +41,8 @@ def test_a_new_run_breaks_no_promise(prepared):
     ('newest', 112),  # Two of three are damaged, and the file `checkpoint`.
     ('all_damaged', 5),
     ('disk_full', 2),  # For 2.4 s.
-    ('second', 0)])
+    ('second', 0),
+    ('replay_job', 25)])  # Killed, started again, stopped for 1.4 s.
 def test_a_round_breaks_no_promise(prepared, name, seed):
   arena, _ = prepared
   assert run.run_round(arena, name, _KINDS[name], seed) == []
