@@ -1,5 +1,6 @@
 """What tests ask of processes, and of pools of them."""
 
+import contextlib
 import pathlib
 import time
 
@@ -41,3 +42,17 @@ def make_pool(factory, kwargs, **options):
   """
   options = dict(LIMITS, num_processes=len(kwargs)) | options
   return process_pool.ProcessPool('tests.fakes:' + factory, kwargs, **options)
+
+
+@contextlib.contextmanager
+def closed_pools():
+  """Yields `make_pool` with the kwargs first, whose pools are closed at the end.
+  """
+  with contextlib.ExitStack() as stack:
+
+    def make(kwargs, factory='counting', **options):
+      pool = make_pool(factory, kwargs, **options)
+      stack.callback(pool.close)
+      return pool
+
+    yield make

@@ -26,16 +26,8 @@ pytestmark = pytest.mark.usefixtures('bounded')
 
 @pytest.fixture
 def make_pool():
-  """Makes pools of counting environments, and closes them."""
-  pools = []
-
-  def make(kwargs, factory='counting', **pool_kwargs):
-    pools.append(processes.make_pool(factory, kwargs, **pool_kwargs))
-    return pools[-1]
-
-  yield make
-  for pool in pools:
-    pool.close()
+  with processes.closed_pools() as make:
+    yield make
 
 
 def test_more_than_a_message_holds_is_refused(make_pool):

@@ -26,15 +26,8 @@ pytestmark = pytest.mark.usefixtures('bounded')
 
 @pytest.fixture
 def make_pool():
-  pools = []
-
-  def make(kwargs, factory='counting', **pool_kwargs):
-    pools.append(processes.make_pool(factory, kwargs, **pool_kwargs))
-    return pools[-1]
-
-  yield make
-  for pool in pools:
-    pool.close()
+  with processes.closed_pools() as make:
+    yield make
 
 
 class _Driver:
