@@ -24,14 +24,15 @@ def place(batch, rows=slice(None), num_new=0):
   """Puts a batch, or some of its unrolls, on the current device.
 
   Args:
-    batch: A `Batch` of NumPy arrays.
+    batch: A `Batch` of NumPy arrays, which nobody writes to any more.
     rows: A slice of the unrolls.
     num_new: How many new unrolls this part counts for.
 
   Returns:
     A `PlacedBatch`.
   """
-  move = lambda nest: tree.map_structure(tf.identity, host_tensors.of(nest))
+  move = lambda nest: tree.map_structure(
+      tf.identity, host_tensors.sharing(nest))
   along_batch = lambda nest: move(tree.map_structure(lambda a: a[rows], nest))
   along_time = lambda nest: move(tree.map_structure(lambda a: a[:, rows], nest))
   unrolls = batch.unrolls

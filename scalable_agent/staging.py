@@ -26,6 +26,7 @@ import numpy as np
 import tree
 
 from scalable_agent import trajectories
+from scalable_agent.process import aligned_arrays
 from scalable_agent.process import threads
 from scalable_agent.process import timing
 
@@ -211,7 +212,7 @@ def stack_time_major(unrolls):
     # A map over so many nests would compare the structure of each.
     leaves = zip(*map(tree.flatten, nests), strict=True)
     return tree.unflatten_as(
-        nests[0], [np.stack(arrays, axis=axis) for arrays in leaves])
+        nests[0], [_stack(arrays, axis) for arrays in leaves])
 
   return ActorOutput(
       level_name=[unroll.level_name for unroll in unrolls],
@@ -221,6 +222,14 @@ def stack_time_major(unrolls):
       policy_version=np.array([unroll.policy_version for unroll in unrolls]),
       # Where there is one, the batch has no other unroll.
       gradient=unrolls[0].gradient)
+
+
+def _stack(arrays, axis):
+  """As `np.stack`, into memory that needs no further copy."""
+  first = np.asarray(arrays[0])
+  shape = first.shape[:axis] + (len(arrays),) + first.shape[axis:]
+  return np.stack(
+      arrays, axis, out=aligned_arrays.empty(shape, first.dtype))
 
 
 def join(batch):

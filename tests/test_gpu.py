@@ -18,6 +18,7 @@ from scalable_agent import policy as policy_lib
 from scalable_agent import vtrace
 from scalable_agent.environments import ArraySpec
 from scalable_agent.environments import StepOutput
+from scalable_agent.process import aligned_arrays
 from scalable_agent.process import nvidia
 from scalable_agent.replay import episode_buffer
 from scalable_agent.replay import replayer as replayer_lib
@@ -163,7 +164,8 @@ def test_vtrace_is_that_of_the_cpu(jit_compile):
     np.testing.assert_allclose(one, other, 1e-4, 1e-4)
 
 
-def test_what_is_placed_outlives_the_arrays_it_came_from():
+@pytest.mark.parametrize('is_aligned', [False, True])
+def test_what_is_placed_outlives_the_arrays_it_came_from(is_aligned):
   """A copy to a GPU may begin after the call that asks for it has returned."""
   learner = learners.make_learner(
       learners.make_agent('shallow'), learner_lib.create_strategy([_GPU]))
@@ -171,11 +173,13 @@ def test_what_is_placed_outlives_the_arrays_it_came_from():
   frames = np.random.default_rng(0).integers(
       256, size=(101, learners.B, 84, 84, 4)).astype(np.uint8)
   for _ in range(20):
-    env_outputs = batch.unrolls.env_outputs._replace(
-        observation=(frames.copy(),))
+    copied = (aligned_arrays.empty if is_aligned else np.empty)(
+        frames.shape, frames.dtype)
+    copied[...] = frames
+    env_outputs = batch.unrolls.env_outputs._replace(observation=(copied,))
     (placed,) = learner.place(batch._replace(
         unrolls=batch.unrolls._replace(env_outputs=env_outputs)))
-    del env_outputs
+    del env_outputs, copied
     gc.collect()
     overwriting = np.zeros_like(frames)
     (placed_frames,) = placed.unrolls.env_outputs.observation

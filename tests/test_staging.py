@@ -3,12 +3,14 @@ import time
 
 import numpy as np
 import pytest
+import tree
 
 from scalable_agent import networks
 from scalable_agent import staging
 from scalable_agent import trajectories
 from scalable_agent.environments import StepOutput
 from scalable_agent.environments import StepOutputInfo
+from scalable_agent.process import aligned_arrays
 
 # An end to waits that should be short; the machine may be busy.
 _LONG = 30.0
@@ -230,6 +232,12 @@ def test_stack_time_major():
         + expected.observation):
       assert mine.dtype == ours.dtype
       np.testing.assert_array_equal(mine[:, b], ours)
+
+
+def test_what_is_stacked_needs_no_copy():
+  batch = staging.stack_time_major([_unroll(i) for i in range(3)])
+  for array in tree.flatten((batch.env_outputs, batch.agent_outputs)):
+    assert aligned_arrays.is_aligned(array)
 
 
 def test_stack_without_core():

@@ -1,15 +1,43 @@
-"""Makes tensors of NumPy arrays without stopping other threads."""
+"""Makes tensors of NumPy arrays without stopping other threads.
 
+Operations on a GPU that take NumPy arrays themselves copy them to it while they
+hold Python's lock, and the copy waits for all that the GPU has to do. They copy
+tensors of the host without the lock.
+"""
+
+import numpy as np
 import tensorflow as tf
 import tree
 
+from scalable_agent.process import aligned_arrays
+
+# Bytes. Below, a copy takes no longer than to do without it.
+_LARGE = 2**16
+
 
 def of(nest):
-  """Returns the nest with tensors in the host's memory in place of arrays.
-
-  Operations on a GPU that take NumPy arrays themselves copy them to it while
-  they hold Python's lock, and the copy waits for all that the GPU has to do.
-  They copy tensors of the host without the lock.
-  """
+  """Returns the nest with tensors in the host's memory in place of arrays."""
   with tf.device('/cpu:0'):
     return tree.map_structure(tf.convert_to_tensor, nest)
+
+
+def sharing(nest):
+  """As `of`, but large arrays of `aligned_arrays` are not copied.
+
+  Nobody may write to these any more.
+  """
+  with tf.device('/cpu:0'):
+    return tree.map_structure(
+        lambda value: _share(value) if _is_shareable(value) else
+        tf.convert_to_tensor(value), nest)
+
+
+def _is_shareable(value):
+  return (isinstance(value, np.ndarray) and value.nbytes >= _LARGE and
+          value.dtype in (np.uint8, np.float32) and value.flags.writeable and
+          aligned_arrays.is_aligned(value))
+
+
+def _share(array):
+  # TensorFlow keeps the array until it needs the tensor no more.
+  return tf.experimental.dlpack.from_dlpack(array.__dlpack__())

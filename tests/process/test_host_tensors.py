@@ -1,0 +1,99 @@
+"""Tensors that share the memory of arrays, and those that must not."""
+
+import gc
+import weakref
+
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from scalable_agent.process import aligned_arrays
+from scalable_agent.process import host_tensors
+
+_SIZE = 2**16
+
+
+def _filled(array, value=1):
+  array[...] = value
+  return array
+
+
+def _aligned(dtype=np.uint8):
+  return _filled(aligned_arrays.empty((_SIZE,), dtype))
+
+
+def _shares(array, tensor):
+  """Whether what is written to the array is seen in the tensor."""
+  before = array[0].copy()
+  array[0] = 7
+  try:
+    return bool(tensor[0].numpy() == 7)
+  finally:
+    array[0] = before
+
+
+@given(shape=st.lists(st.integers(1, 9), max_size=4).map(tuple),
+       dtype=st.sampled_from([np.uint8, np.float32, np.int64, bool]))
+def test_new_arrays_are_aligned(shape, dtype):
+  array = aligned_arrays.empty(shape, dtype)
+  assert array.shape == shape and array.dtype == dtype
+  assert aligned_arrays.is_aligned(array)
+  assert array.flags.writeable
+
+
+@pytest.mark.parametrize('dtype', [np.uint8, np.float32])
+def test_large_arrays_are_shared(dtype):
+  array = _aligned(dtype)
+  (tensor,) = host_tensors.sharing((array,))
+  assert tensor.dtype == dtype and tensor.shape == [_SIZE]
+  assert 'CPU' in tensor.device
+  assert _shares(array, tensor)
+
+
+def _begins_elsewhere():
+  return _filled(aligned_arrays.empty((_SIZE + 1,), np.uint8)[1:])
+
+
+@pytest.mark.parametrize('make', [
+    lambda: _aligned()[:-1], _begins_elsewhere, lambda: _aligned(np.int64),
+    lambda: _aligned(bool),
+    lambda: np.ones([4, _SIZE], np.uint8)[:, :_SIZE // 2],
+    lambda: _aligned().reshape(2, -1)[:, ::2]])
+def test_others_are_copied(make):
+  """Small ones, ones TensorFlow would refuse, and ones with gaps."""
+  array = make()
+  tensor = host_tensors.sharing(array)
+  np.testing.assert_array_equal(tensor, array)
+  assert not _shares(array.reshape(-1) if array.ndim == 1 else array[0],
+                     tf.reshape(tensor, [-1]))
+
+
+def test_what_cannot_be_written_to_is_copied():
+  array = _aligned()
+  array.flags.writeable = False
+  np.testing.assert_array_equal(host_tensors.sharing(array), array)
+
+
+def test_plain_tensors_share_nothing():
+  array = _aligned()
+  assert not _shares(array, host_tensors.of(array))
+
+
+def test_a_shared_array_lives_as_long_as_its_tensor():
+  memory = _aligned()
+  gone = weakref.ref(memory.base)
+  tensor = host_tensors.sharing(memory)
+  del memory
+  gc.collect()
+  assert gone() is not None
+  np.testing.assert_array_equal(tensor, np.ones(_SIZE))
+  with tf.device('/cpu:0'):
+    copy = tf.identity(tensor)
+  del tensor
+  gc.collect()
+  np.testing.assert_array_equal(copy, np.ones(_SIZE))
+  del copy
+  gc.collect()
+  assert gone() is None
