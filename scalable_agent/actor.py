@@ -53,7 +53,7 @@ class UnrollBuffer:
   """
 
   def __init__(self, level_names, unroll_length, env_output, agent_output,
-               initial_state):
+               initial_state, is_staggered=False):
     """Initializes the buffer.
 
     Args:
@@ -62,6 +62,9 @@ class UnrollBuffer:
       env_output: A `StepOutput` of arrays [K, ...], for shapes and dtypes.
       agent_output: An `AgentOutput` of arrays [K, ...], likewise.
       initial_state: Core state [N, ...].
+      is_staggered: Whether environments that begin together make their first
+        unrolls in turn, over T steps, so that they do not finish together from
+        then on. No unroll has the steps before.
     """
     num_environments = len(level_names)
     allocate = lambda a: np.zeros(
@@ -72,7 +75,12 @@ class UnrollBuffer:
     self._flat_entries = tree.flatten(self._entries)
     self._states = tree.map_structure(np.copy, initial_state)
     self._versions = np.zeros([num_environments], np.int64)
+    # The entry that comes next; below 0, the steps until then.
     self._time = np.zeros([num_environments], np.int32)
+    self._start = np.zeros([num_environments], np.int32)
+    if is_staggered:
+      self._start -= (np.arange(num_environments, dtype=np.int32)
+                      * unroll_length // num_environments)
     self._streams = [next(_STREAMS) for _ in level_names]
 
   def append(self, ids, env_output, agent_output):
@@ -103,7 +111,7 @@ class UnrollBuffer:
 
   def drop(self, ids):
     """Drops the unfinished unrolls of environments that are gone, int32 [K]."""
-    self._time[ids] = 0
+    self._time[ids], self._start[ids] = self._start[ids], 0
     for i in ids:
       self._streams[i] = next(_STREAMS)
 
@@ -162,7 +170,7 @@ class Actor:
 
   def __init__(self, level_names, num_actions, policy, initial_state,
                unroll_length, num_action_repeats, put_unroll, report_episode,
-               times, rendezvous=None, refresh=None):
+               times, rendezvous=None, refresh=None, is_staggered=False):
     """Initializes the actor.
 
     Args:
@@ -180,6 +188,7 @@ class Actor:
       rendezvous: None, or, for batched A2C, a `batched_a2c.Rendezvous`.
       refresh: None, or a function to call before unrolls begin, with the
         versions of the weights that began the ones before, int64 [<= N].
+      is_staggered: As for `UnrollBuffer`.
     """
     num_environments = len(level_names)
     self._level_names = level_names
@@ -191,6 +200,7 @@ class Actor:
     self._report_episode = report_episode
     self._times = times
     self._refresh = refresh
+    self._is_staggered = is_staggered
     self._core_state = tree.map_structure(np.copy, initial_state)
     self._agent_output = initial_output(num_environments, num_actions)
     self._buffer = None
@@ -219,7 +229,7 @@ class Actor:
     if self._buffer is None:
       self._buffer = UnrollBuffer(
           self._level_names, self._unroll_length, env_output,
-          self._agent_output, self._initial_state)
+          self._agent_output, self._initial_state, self._is_staggered)
     buffer = self._buffer
     if is_first.any():
       self._begin_anew(ids[is_first])

@@ -276,6 +276,37 @@ def test_environments_that_are_replaced_together_are_different_streams():
   assert old & set(new) == {new[2]}
 
 
+@given(st.integers(1, 9), st.integers(1, 7))
+def test_staggered_environments_finish_in_turn(num_environments, unroll_length):
+  """As many at each step as any other, but for one; their unrolls are whole."""
+  ids = np.arange(num_environments, dtype=np.int32)
+  outputs = actor.initial_output(num_environments, _NUM_ACTIONS)
+  buffer = actor.UnrollBuffer(
+      ['level'] * num_environments, unroll_length, _output(ids), outputs, (),
+      is_staggered=True)
+  buffer.drop(ids)
+  finished = []
+  for step in range(4 * unroll_length):
+    finished.append(buffer.append(ids, _output(ids, step), outputs))
+  counts = [len(unrolls) for unrolls in finished[2 * unroll_length:]]
+  assert sum(counts) == 2 * num_environments
+  assert max(counts) - min(counts) <= 1
+  nexts = {}
+  for unroll in itertools.chain.from_iterable(finished):
+    mine, steps = unroll.env_outputs.observation[0].T
+    assert len(set(mine)) == 1
+    first = nexts.get(mine[0], steps[0])
+    assert first < unroll_length or mine[0] in nexts
+    np.testing.assert_array_equal(
+        steps, first + np.arange(unroll_length + 1))
+    nexts[mine[0]] = steps[-1]
+  # Who takes the place of one that is gone begins at once.
+  buffer.drop(ids)
+  for _ in range(unroll_length):
+    assert not buffer.append(ids, _output(ids), outputs)
+  assert len(buffer.append(ids, _output(ids), outputs)) == num_environments
+
+
 def test_every_unroll_has_the_version_of_its_own_first_action():
   ids = np.array([2, 0, 1], np.int32)
   entry = _output(ids), actor.initial_output(3, _NUM_ACTIONS)

@@ -84,6 +84,10 @@ class ActorThreads:
             self._put_and_wait)
         acts_with, put = worker.policy, worker.put
         options['refresh'] = worker.refresh
+      else:
+        # Unrolls that come one by one keep the learner busy; those of a whole
+        # pool at once would fill the queue and block the actor.
+        options['is_staggered'] = True
       seen = self._camera if pool is pools[0] else pool
       actor.run_actor(seen, times, actor.Actor(
           pool.level_names, pool.num_actions, acts_with,

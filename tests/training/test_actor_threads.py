@@ -59,6 +59,29 @@ def test_other_runs_and_resumed_ones_have_other_seeds(monkeypatch, tmp_path):
   assert all(abs(a - b) > 1000 for a, b in itertools.combinations(seeds, 2))
 
 
+@pytest.mark.parametrize('architecture, is_staggered', [
+    ('impala', True), ('a2c_sync_step', False)])
+def test_environments_begin_in_turn_unless_they_wait_for_each_other(
+    monkeypatch, architecture, is_staggered):
+  options = []
+  monkeypatch.setattr(
+      actor_threads.threads, 'CheckedThreads', lambda pools, act: act(*pools))
+  monkeypatch.setattr(actor_threads.film, 'Camera', lambda pool: pool)
+  monkeypatch.setattr(
+      actor_threads.actor, 'run_actor', lambda *unused_args: None)
+  monkeypatch.setattr(
+      actor_threads.actor, 'Actor',
+      lambda *unused_args, **kwargs: options.append(kwargs))
+  pool = types.SimpleNamespace(
+      num_environments=4, num_actions=2, level_names=['pong'] * 4)
+  agent = types.SimpleNamespace(initial_state=lambda batch_size: ())
+  actor_threads.ActorThreads(
+      config_lib.resolve(dict(level_name='pong', architecture=architecture)),
+      [pool], agent, None, None, None, None)
+  (found,) = options
+  assert found.get('is_staggered', False) == is_staggered
+
+
 def test_pools_that_replace_nothing_are_not_asked(make):
   threads = make(object())
   assert threads.are_expected()
