@@ -53,6 +53,9 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     'seeds', 0, 'Seeds of each combination, from --seed on; 0 is one, that is '
     'not in the name of the run.', lower_bound=0)
+flags.DEFINE_bool(
+    'own_seeds', False, 'Give each run a seed of its own, as runs have that '
+    'share replay, for a comparison with these. Each of --seeds is a sweep.')
 flags.DEFINE_integer(
     'best', 0, 'Of each variant, runs this many samples alone: those whose '
     'runs so far have the best final returns. For a second round with other '
@@ -66,7 +69,7 @@ sweep_flags.define_slurm()
 # How Python finds this program, which runs as `__main__`.
 _PROGRAM = 'scalable_agent.sweep'
 _OWN_FLAGS = ('vary', 'variant', 'samples', 'range', 'sample_seed', 'seeds',
-              'best')
+              'own_seeds', 'best')
 
 
 def make_trials():
@@ -92,9 +95,8 @@ def make_trials():
   trials = grid.combine(
       factors, samples_lib.draw(ranges, FLAGS.samples, FLAGS.sample_seed),
       seeds)
-  if _shares_replay():
-    trials = [trial._replace(seed=trials_lib.own_seed(FLAGS.seed, i))
-              for i, trial in enumerate(trials)]
+  if FLAGS.own_seeds or _shares_replay():
+    trials = trials_lib.with_own_seeds(trials, FLAGS.seed)
   return trials
 
 

@@ -140,6 +140,29 @@ def test_runs_that_share_replay_have_seeds_of_their_own(tmp_path, monkeypatch):
   assert found == expected[1:]
 
 
+def test_runs_can_have_the_seeds_of_runs_that_share_replay(
+    tmp_path, monkeypatch):
+  """Each of --seeds is a sweep, and each condition has the same seeds."""
+  found = {}
+
+  def finish(runs, *unused_args, **unused_hooks):
+    for run in runs:
+      os.makedirs(run.logdir)
+      seed = [argument for argument in run._prepare()
+              if argument.startswith('--seed=')][-1]
+      mark = json.loads((tmp_path / run.name / 'sweep.json').read_text())
+      found[run.name] = seed, mark['sweep_seed']
+
+  monkeypatch.setattr(sweep.program, 'finish', finish)
+  _main(tmp_path, '--vary=replay_proportion=0,0.5', _RATES, '--own_seeds',
+        '--seeds=2', '--seed=7')
+  assert found == {
+      f'replay_proportion={share}_learning_rate={rate}_seed={seed}': (
+          f'--seed={seed + 1000 * i}', seed)
+      for share in (0.0, 0.5) for i, rate in enumerate((.001, .002))
+      for seed in (7, 8)}
+
+
 def test_runs_share_the_gpus_as_they_need_them(tmp_path, monkeypatch):
   """One that has not two for itself would fail."""
   monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '0,1,2,3')

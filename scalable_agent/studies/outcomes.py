@@ -15,7 +15,8 @@ from scalable_agent.results import runs as runs_lib
 from scalable_agent.suites import scores as suite_scores
 
 # In the directory of each run of a sweep: `variant`, a list of objects of
-# setting to value that go together, and `sample`, such an object.
+# setting to value that go together, and `sample`, such an object. Where each
+# run of a sweep has a seed of its own, `sweep_seed`, the seed of the sweep.
 FILE = 'sweep.json'
 # Those of the paper's Table D.1. Where a sweep varies one, that makes another
 # sample and not another variant.
@@ -26,7 +27,7 @@ _DEFAULT_AGENT = config_lib.SETTINGS['agent'].default
 
 Outcome = collections.namedtuple(
     'Outcome', 'logdir level variant sample drawn seed settings final '
-    'frames total_frames episodes updates', defaults=[None])
+    'frames total_frames episodes updates sweep_seed', defaults=[None, None])
 Outcome.__doc__ = """A run of a sweep.
 
   logdir: Its directory.
@@ -43,6 +44,8 @@ Outcome.__doc__ = """A run of a sweep.
   frames, total_frames: Environment frames it has got to, and is to take.
   episodes: A dict of level to `runs.Episodes`.
   updates: Updates that it has made, None if it has not said.
+  sweep_seed: The seed of its sweep, if each run of that has one of its own;
+    else None.
 """
 
 
@@ -107,8 +110,11 @@ def _read_file(logdir):
   try:
     with open(path, 'rb') as f:
       content = json.loads(f.read().decode())
+    sweep_seed = content.get('sweep_seed')
+    if not isinstance(sweep_seed, (int, type(None))):
+      raise ValueError(f'sweep_seed={sweep_seed!r} is no integer')
     return (*split(content['variant'], content['sample']),
-            frozenset(content['sample'].items()))
+            frozenset(content['sample'].items()), sweep_seed)
   except FileNotFoundError as e:
     raise ValueError(f'{logdir} is no run of a sweep: it has no {FILE}.') from e
   except (OSError, ValueError, KeyError, TypeError, AttributeError,
@@ -136,12 +142,12 @@ def read(logdir):
     if not os.path.exists(os.path.join(logdir, FILE)):
       raise
     run = runs_lib.Run(logdir, {}, 0, {}, {}, None)
-  variant, sample, drawn = _read_file(logdir)
+  variant, sample, drawn, sweep_seed = _read_file(logdir)
   return Outcome(
       logdir, run.config.get('level_name'), variant, sample, drawn,
       run.config.get('seed'), agents.settings_of(run), final_return(run),
-      run.frames,
-      run.config.get('total_environment_frames'), run.episodes, run.updates)
+      run.frames, run.config.get('total_environment_frames'), run.episodes,
+      run.updates, sweep_seed)
 
 
 def read_beside_others(logdir):

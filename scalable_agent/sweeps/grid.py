@@ -17,13 +17,16 @@ from scalable_agent.files import file_names
 FIXED = ('logdir', 'mode', 'task', 'job_name', 'learner_hosts',
          'collective_hosts', 'replay_host')
 
-Trial = collections.namedtuple('Trial', 'name variant sample seed')
+Trial = collections.namedtuple(
+    'Trial', 'name variant sample seed sweep_seed', defaults=[None])
 Trial.__doc__ = """One run of a sweep.
 
   name: Of the run, and of its directory below that of the sweep.
   variant: A list of dicts of setting to value, one of each factor.
   sample: A dict of setting to value, empty if nothing is drawn.
   seed: The value of --seed, None to leave it.
+  sweep_seed: That of the sweep, where each of its runs has a seed of its own;
+    else None.
 """
 
 

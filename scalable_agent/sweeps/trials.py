@@ -1,5 +1,6 @@
 """Makes the runs of the trials of a sweep."""
 
+import collections
 import json
 import os
 import sys
@@ -48,11 +49,13 @@ def memory_arguments(num_processes, share=1.):
   return [f'--memory_gb={share * free_bytes / num_processes / 1e9:.6f}']
 
 
-def mark(logdir, variant, sample):
+def mark(logdir, variant, sample, sweep_seed=None):
   """Writes for the report which trial a run is, unless the file is there."""
   path = os.path.join(logdir, outcomes.FILE)
   if not os.path.exists(path):
     content = dict(variant=variant, sample=sample)
+    if sweep_seed is not None:
+      content['sweep_seed'] = sweep_seed
     whole_file.write(path, (json.dumps(content, indent=2) + '\n').encode())
 
 
@@ -93,6 +96,28 @@ def own_seed(first, index):
     index: Which agent, an int.
   """
   return first + index * _SEED_STEP
+
+
+def with_own_seeds(trials, first):
+  """Gives each run of a sweep the seed of `own_seed`.
+
+  The agents of what is compared have the same seeds.
+
+  Args:
+    trials: A list of `grid.Trial`s. Those of each seed are a sweep.
+    first: The seed of those that have none.
+
+  Returns:
+    Such a list.
+  """
+  found, counts = [], collections.Counter()
+  for trial in trials:
+    seed = first if trial.seed is None else trial.seed
+    sweep = seed, outcomes.split(trial.variant, trial.sample)[0]
+    found.append(trial._replace(
+        seed=own_seed(seed, counts[sweep]), sweep_seed=seed))
+    counts[sweep] += 1
+  return found
 
 
 def _make_run(trial, values, arguments, ends_with_parent=False):
@@ -149,7 +174,7 @@ def _make_run(trial, values, arguments, ends_with_parent=False):
     check_again()
     if config.mode == 'test':
       chosen_checkpoint.find(config)  # Or there is nothing to test.
-    mark(config.logdir, trial.variant, trial.sample)
+    mark(config.logdir, trial.variant, trial.sample, trial.sweep_seed)
     return experiment_command(arguments, settings)
 
   return run_processes.ManagedRun(

@@ -126,6 +126,24 @@ def test_sweeps_are_compared_where_both_are_known(tmp_path):
   assert float(row[3]) == pytest.approx(-(1. + .5) / 10)
 
 
+def test_agents_with_seeds_of_their_own_are_a_sweep(tmp_path):
+  """Whose seed says which sweep of agents that share it is compared with."""
+  for seed in 1, 2:
+    for i, rate in enumerate(_RATES):
+      for name, settings in ('own', _OWN), (f'shared_{seed}', _SHARED):
+        trial_runs.write(
+            tmp_path, f'{name}/{rate}_{seed}', [rate + seed] * 20,
+            sample={'learning_rate': rate}, seed=seed + 1000 * i, total=2000,
+            sweep_seed=None if settings is _SHARED else seed, **settings)
+  sweeps = best_of_sweep._by_condition(
+      _read(*sorted(tmp_path.iterdir()))).sweeps
+  for name in 'shares_replay=False', 'shares_replay=True':
+    assert [(sweep.seed, sweep.agents, sweep.best[-1])
+            for sweep in sweeps[name]] == [(1, 3, 1.3), (2, 3, 2.3)]
+  (row,) = best_of_sweep._differences(sweeps).rows
+  assert row[2:4] == ['2', '0']
+
+
 def test_conditions_are_what_differs_but_for_hyperparameters(tmp_path):
   """And from what most of them have."""
   for seed in 1, 2:

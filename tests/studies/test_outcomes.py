@@ -138,8 +138,10 @@ def test_workers_of_a3c_that_nobody_compares_are_found(tmp_path):
         ['num_actors'] if architecture == 'a3c' else [])
 
 
-@pytest.mark.parametrize('text', ['{', '{}', '[]', '{"variant": 3}', '\xff',
-                                  '{"variant": [{"a": []}], "sample": {}}'])
+@pytest.mark.parametrize('text', [
+    '{', '{}', '[]', '{"variant": 3}', '\xff',
+    '{"variant": [{"a": []}], "sample": {}}',
+    '{"variant": [], "sample": {}, "sweep_seed": []}'])
 def test_damage_is_told_in_one_line(tmp_path, text):
   path = trial_runs.write(tmp_path, 'a', [1.])
   (tmp_path / 'a' / 'sweep.json').write_text(text, encoding='latin-1')

@@ -5,7 +5,7 @@ import json
 
 def write(root, name, returns, variant=(), sample=(), seed=1,
           level='gym:CartPole-v1', total=1000, marked=True, updates=None,
-          **settings):
+          sweep_seed=None, **settings):
   """Writes a run whose episodes end at equal distances up to `total` frames.
 
   Args:
@@ -19,6 +19,7 @@ def write(root, name, returns, variant=(), sample=(), seed=1,
     total: --total_environment_frames.
     marked: Whether the directory says that it is of a sweep.
     updates: Those it has made by its log; None for no log.
+    sweep_seed: The seed of its sweep, if its own is another.
     **settings: Others of the configuration.
 
   Returns:
@@ -29,8 +30,8 @@ def write(root, name, returns, variant=(), sample=(), seed=1,
   (logdir / 'config.json').write_text(json.dumps(dict(
       settings, level_name=level, seed=seed, total_environment_frames=total)))
   if marked:
-    (logdir / 'sweep.json').write_text(
-        json.dumps(dict(variant=list(variant), sample=dict(sample))))
+    (logdir / 'sweep.json').write_text(json.dumps(dict(
+        variant=list(variant), sample=dict(sample), sweep_seed=sweep_seed)))
   if updates is not None:
     (logdir / 'metrics.jsonl').write_text(json.dumps(dict(
         frames=total, learner_steps=updates)) + '\n')
