@@ -2,7 +2,8 @@
 
 import numpy as np
 
-# Bytes; TensorFlow refuses the memory of others that is aligned to less.
+# Bytes. Where memory is aligned to less, some of TensorFlow's kernels end the
+# process.
 ALIGNMENT = 64
 
 
@@ -18,6 +19,13 @@ def empty(shape, dtype):
   memory = np.empty([size + ALIGNMENT], np.uint8)
   start = -memory.ctypes.data % ALIGNMENT
   return memory[start:start + size].view(dtype).reshape(shape)
+
+
+def copy(array):
+  """Returns a copy of a NumPy array that begins at such a multiple."""
+  copied = empty(array.shape, array.dtype)
+  copied[...] = array
+  return copied
 
 
 def is_aligned(array):

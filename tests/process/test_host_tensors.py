@@ -62,11 +62,28 @@ def _begins_elsewhere():
     lambda: np.ones([4, _SIZE], np.uint8)[:, :_SIZE // 2],
     lambda: _aligned().reshape(2, -1)[:, ::2]])
 def test_others_are_copied(make):
-  """Small ones, ones TensorFlow would refuse, and ones with gaps."""
+  """Small ones, ones TensorFlow's kernels cannot use, and ones with gaps."""
   array = make()
   tensor = host_tensors.sharing(array)
   np.testing.assert_array_equal(tensor, array)
   assert not _shares(array, tensor)
+
+
+@pytest.mark.parametrize('make', [
+    _begins_elsewhere, lambda: np.ones([4, _SIZE], np.uint8)[:, :_SIZE // 2],
+    lambda: np.broadcast_to(np.uint8(1), [_SIZE])])
+def test_large_ones_are_copied_into_memory_that_is_shared(make, monkeypatch):
+  copies, copy = [], aligned_arrays.copy
+
+  def keep(array):
+    copies.append(copy(array))
+    return copies[0]
+
+  monkeypatch.setattr(aligned_arrays, 'copy', keep)
+  tensor = host_tensors.sharing(make())
+  (found,) = copies
+  assert aligned_arrays.is_aligned(found) and _shares(found, tensor)
+  np.testing.assert_array_equal(tensor, make())
 
 
 def test_what_cannot_be_written_to_is_copied():
