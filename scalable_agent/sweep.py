@@ -60,7 +60,7 @@ flags.DEFINE_integer(
     'best', 0, 'Of each variant, runs this many samples alone: those whose '
     'runs so far have the best final returns. For a second round with other '
     'seeds. 0 runs all.', lower_bound=0)
-flags.DEFINE_list('only', [], 'Names of runs; the others are left out.')
+flags.DEFINE_list('only', None, 'Names of runs; the others are left out.')
 sweep_flags.define_ranges()
 sweep_flags.define_parallel()
 sweep_flags.define_share_replay()
@@ -101,8 +101,9 @@ def make_trials():
 
 
 def _shares_replay():
+  """Whether runs draw from one replay job, of the sweep or of the user."""
   # Tests share nothing.
-  return FLAGS.share_replay and FLAGS.mode == 'train'
+  return FLAGS.mode == 'train' and bool(FLAGS.share_replay or FLAGS.replay_host)
 
 
 def _common_arguments():
@@ -122,16 +123,18 @@ def main(argv):
     config_flags.refuse_arguments(argv)
     trials = choice.choose(
         make_trials(), FLAGS.logdir, FLAGS.best, FLAGS.only)
+    starts_replay = FLAGS.share_replay and _shares_replay()
     replay_host = (shared_replay.choose_host(FLAGS.replay_host)
-                   if _shares_replay() else '')
+                   if starts_replay else '')
     runs, configs = trials_lib.make_runs(
         trials, FLAGS.logdir, config_flags.given(), _common_arguments(),
         FLAGS.parallel, replay_host)
     with contextlib.ExitStack() as stack:
       on_poll = lambda: None
-      if replay_host:
-        shared_replay.check_sweep(
-            trials, runs, configs, FLAGS.seeds, FLAGS.parallel, FLAGS.slurm)
+      if _shares_replay():
+        shared_replay.check_sweep(trials, configs, FLAGS.seeds)
+      if starts_replay:
+        shared_replay.check_starts(runs, FLAGS.parallel, FLAGS.slurm)
         job = shared_replay.SharedReplay(FLAGS.logdir, configs[0], runs)
         on_poll = stack.enter_context(job).check
       program.finish(runs, 'run', FLAGS.slurm, _slurm_script,

@@ -288,6 +288,55 @@ def test_the_second_round_has_seeds_of_its_own(tmp_path):
     _main(*arguments, '--best=1', '--seeds=2', '--seed=2')
 
 
+def test_the_second_round_may_name_the_ranges_in_another_order(
+    tmp_path, capsys):
+  ranges = '--range=learning_rate=0.1:0.2', '--range=epsilon=1:2'
+  arguments = tmp_path, '--samples=2', '--total_environment_frames=1000'
+  with flagsaver.flagsaver():
+    flags.FLAGS(_arguments(*arguments, *ranges))
+    trials = sweep.make_trials()
+  for i, trial in enumerate(trials):
+    trial_runs.write(tmp_path, trial.name, [float(i)], [],
+                     dict(reversed(trial.sample.items())))
+  _, names = _names(
+      capsys, *arguments, *ranges, '--best=1', '--seeds=1', '--seed=7')
+  assert names == ['sample=01_seed=7']
+
+
+def test_the_second_round_of_runs_with_seeds_of_their_own(tmp_path, capsys):
+  arguments = (tmp_path, '--samples=2', '--total_environment_frames=1000',
+               '--own_seeds')
+  with flagsaver.flagsaver():
+    flags.FLAGS(_arguments(*arguments))
+    trials = sweep.make_trials()
+  assert [trial.seed for trial in trials] == [1, 1001]
+  for i, trial in enumerate(trials):
+    trial_runs.write(tmp_path, trial.name, [float(i)], [], trial.sample,
+                     seed=trial.seed, sweep_seed=trial.sweep_seed)
+  again = *arguments, '--best=1', '--seeds=1'
+  _, names = _names(capsys, *again, '--seed=7')
+  assert names == ['sample=01_seed=7']
+  with pytest.raises(SystemExit, match='^Error: --best=1 cannot work with '
+                     '--seed=1, which the first round had'):
+    _main(*again)
+
+
+def test_a_run_that_begins_again_with_another_seed_says_so(
+    tmp_path, monkeypatch):
+  """It had no checkpoint yet, so nothing else knows of its first seed."""
+  def finish(runs, *unused_args, **unused_hooks):
+    for run in runs:
+      os.makedirs(run.logdir, exist_ok=True)
+      run._prepare()
+
+  monkeypatch.setattr(sweep.program, 'finish', finish)
+  path = tmp_path / 'learning_rate=0.001' / 'sweep.json'
+  for arguments, expected in (((), None), (('--own_seeds',), 1),
+                              (('--own_seeds', '--seed=4'), 4), ((), None)):
+    _main(tmp_path, _RATES, *arguments)
+    assert json.loads(path.read_text()).get('sweep_seed') == expected
+
+
 def test_a_second_round_without_the_samples_of_the_first_is_refused(tmp_path):
   arguments = (tmp_path, '--samples=2', '--total_environment_frames=1000')
   with flagsaver.flagsaver():
@@ -334,6 +383,7 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
     (('--samples=2', '--range=learner_hosts=a,b'),
      'learner_hosts cannot be varied by a sweep'),
     (('--seeds=2', '--only=seed=9'), '--only=seed=9 is no run of this sweep'),
+    (('--seeds=2', '--only='), '--only= names no run'),
     (('--seeds=2', '--mode=export'), '--mode=export cannot work'),
     (('--seeds=2', '--job_name=replay', '--replay_host=a:1'),
      '--job_name=replay cannot work: each run of a sweep trains'),
@@ -344,19 +394,24 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
     ((_RATES, *_SHARED, '--parallel=2', '--slurm=print'),
      '--slurm=print cannot work with --share_replay'),
     (('--seeds=1', _RATES, *_SHARED, '--parallel=2'),
-     '--seeds=1 cannot work with --share_replay: '),
+     '--seeds=1 cannot work with shared replay: '),
     (('--seeds=2', *_SHARED, '--parallel=2'),
-     '--seeds=2 cannot work with --share_replay: runs that share replay learn '
+     '--seeds=2 cannot work with shared replay: runs that share replay learn '
      'from each other. Make one sweep for each, with another --seed and '
      '--logdir.'),
     (('--vary=trust_region_threshold=0,0.03', _RATES, *_SHARED, '--parallel=4'),
-     '--share_replay cannot work: the sweep compares '
+     'Shared replay cannot work: the sweep compares '
      'trust_region_threshold=0.0 with trust_region_threshold=0.03, and runs '),
     (('--variant=entropy_cost=1', '--variant=discounting=1', *_SHARED),
-     '--share_replay cannot work: the sweep compares the others with '
+     'Shared replay cannot work: the sweep compares the others with '
      'discounting=1.0'),
     (('--vary=unroll_length=5,6', *_SHARED, '--parallel=2'),
-     '--share_replay cannot work: unroll_length is 5 in one run and 6'),
+     'Shared replay cannot work: unroll_length is 5 in one run and 6'),
+    (('--seeds=2', _RATES, '--replay_host=a:1', '--replay_proportion=0.5',
+      '--slurm=print'), '--seeds=2 cannot work with shared replay: runs '),
+    (('--vary=discounting=.9,1', '--replay_host=a:1',
+      '--replay_proportion=0.5', '--slurm=print'),
+     'Shared replay cannot work: the sweep compares discounting=0.9 with '),
     (('--seeds=2', '--share_replay', '--replay_host=a:1'),
      '--replay_host=a:1 cannot work: without --replay_proportion'),
     (('--vary=replay_host=a:1,b:1',), 'replay_host')])

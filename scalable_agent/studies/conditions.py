@@ -22,8 +22,8 @@ def by_condition(outcomes):
   """Sorts outcomes on one level into sweeps.
 
   Agents of a sweep are below one directory, and differ in hyperparameters at
-  the most. Where they do not depend on each other, those of one seed are a
-  sweep: their own, or the one that the sweep drew theirs from.
+  the most. Where they do not depend on each other, those of one
+  `outcomes.repetition` are a sweep.
 
   Args:
     outcomes: A list of `outcomes.Outcome`s.
@@ -43,7 +43,9 @@ def by_condition(outcomes):
           f'{outcome.logdir} has no config.json with a seed, by which sweeps '
           'are compared. Leave it out.')
     directory = os.path.dirname(os.path.normpath(outcome.logdir))
-    repetition = directory, _repetition(outcome)
+    repetition = directory, (
+        None if outcomes_lib.has_dependent_runs(outcome) else
+        outcomes_lib.repetition(outcome))
     condition = _condition(outcome)
     # A varied setting is in the name, also where it has its usual value.
     described.setdefault(condition, (outcome.variant, condition[1]))
@@ -60,15 +62,6 @@ def by_condition(outcomes):
           'Report on each of them by itself.')
     sweeps[name] = list(repetitions.values())
   return Conditions(usual, sweeps)
-
-
-def _repetition(outcome):
-  """Tells a sweep from the others of its directory; None if there are none."""
-  if outcomes_lib.has_dependent_runs(outcome):
-    return None
-  if outcome.sweep_seed is not None:
-    return outcome.sweep_seed
-  return outcome.seed
 
 
 def _refuse_equal_seeds(repetitions):

@@ -205,8 +205,8 @@ def by_variant(outcomes):
     outcomes: A list of `Outcome`s.
 
   Returns:
-    A dict of variant to a dict of sample to a dict of seed to `Outcome`,
-    without those that have no final return.
+    A dict of variant to a dict of sample to a dict of `repetition` to
+    `Outcome`, without those that have no final return.
 
   Raises:
     ValueError: Two of them are the same but for their directory.
@@ -216,12 +216,23 @@ def by_variant(outcomes):
     samples = found.setdefault(outcome.variant, {})
     if outcome.final is not None:
       seeds = samples.setdefault(outcome.sample, {})
-      other = seeds.setdefault(outcome.seed, outcome)
+      other = seeds.setdefault(repetition(outcome), outcome)
       if other is not outcome:
         raise ValueError(
             f'{other.logdir} and {outcome.logdir} are of the same variant, '
             f'sample and seed ({outcome.seed}). Leave one out.')
   return found
+
+
+def repetition(outcome):
+  """Returns the seed by which a run is compared with those of other settings.
+
+  It is that of the sweep, which has drawn the seeds of its runs from it, or
+  else the run's own.
+  """
+  if outcome.sweep_seed is not None:
+    return outcome.sweep_seed
+  return outcome.seed
 
 
 def mixed_settings(outcomes):

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from scalable_agent.studies import outcomes as outcomes_lib
+
 # The paper's "best 3".
 BEST = 3
 # `complete` keeps more than this share of the samples that have the commonest
@@ -105,7 +107,8 @@ def left_out(samples, kept):
   """
   counts = collections.Counter(itertools.chain.from_iterable(samples.values()))
   few = max(counts.values(), default=0) / 2
-  counted = {(outcome.sample, outcome.seed) for outcome in kept}
+  counted = {(outcome.sample, outcomes_lib.repetition(outcome))
+             for outcome in kept}
   return [outcome for sample, seeds in samples.items()
           for seed, outcome in seeds.items()
           if (sample, seed) not in counted and counts[seed] > few]

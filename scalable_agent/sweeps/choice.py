@@ -1,5 +1,6 @@
 """Chooses among the trials of a sweep."""
 
+import itertools
 import os
 
 from absl import logging
@@ -17,7 +18,7 @@ def choose(trials, logdir, best, names):
     trials: A list of `grid.Trial`s.
     logdir: The directory of the sweep.
     best: How many of the best samples of each variant, 0 for all.
-    names: A list of names of trials, empty for all.
+    names: A list of names of trials, None for all.
 
   Raises:
     ConfigError: There is no such trial, or too few runs have a final return,
@@ -25,12 +26,14 @@ def choose(trials, logdir, best, names):
   """
   if best:
     trials = _choose_best(trials, logdir, best)
+  if names is not None and not names:
+    raise config_lib.ConfigError('--only= names no run.')
   known = {trial.name for trial in trials}
-  for name in names:
+  for name in names or ():
     if name not in known:
       raise config_lib.ConfigError(
           f'--only={name} is no run of this sweep, such as {min(known)} is.')
-  return [trial for trial in trials if not names or trial.name in names]
+  return [trial for trial in trials if names is None or trial.name in names]
 
 
 def _choose_best(trials, logdir, count):
@@ -46,35 +49,51 @@ def _choose_best(trials, logdir, count):
   """
   try:
     found = outcomes.by_variant([
-        outcome for outcome in outcomes.read_all(logdir)
+        outcome._replace(variant=_unordered(*outcome.variant),
+                         sample=frozenset(outcome.sample))
+        for outcome in outcomes.read_all(logdir)
         if outcomes.has_ended(outcome)])
   except (OSError, ValueError) as e:
     raise config_lib.ConfigError(
         f'--best={count} cannot work: {errors.one_line(e)}') from e
   compared = [outcomes.split(trial.variant, trial.sample) for trial in trials]
   missing = [(variant, sample) for variant, sample in dict.fromkeys(compared)
-             if sample not in found.get(variant, {})]
+             if frozenset(sample) not in found.get(_unordered(*variant), {})]
   if missing:
     logging.warning(
         '%d of %d samples have no finished run with a final return in %s, and '
         'cannot be among the best', len(missing), len(set(compared)), logdir)
   chosen = []
   for trial, (variant, sample) in zip(trials, compared, strict=True):
-    best = selection.best_samples(found.get(variant, {}), count)
-    done = found.get(variant, {}).get(sample, {}).get(trial.seed)
+    samples = found.get(_unordered(*variant), {})
+    best = selection.best_samples(samples, count)
+    seed = trial.seed if trial.sweep_seed is None else trial.sweep_seed
+    done = samples.get(frozenset(sample), {}).get(seed)
     if done and os.path.basename(done.logdir) != trial.name:
       raise config_lib.ConfigError(
-          f'--best={count} cannot work with --seed={trial.seed}, which the '
-          f'first round had ({done.logdir}). Begin with another --seed.')
+          f'--best={count} cannot work with --seed={seed}, which the first '
+          f'round had ({done.logdir}). Begin with another --seed.')
     if len(best) < count:
       raise config_lib.refusal(
           'best', count, f'{len(best)} samples of '
           f'"{outcomes.describe(variant)}" have a final return in {logdir}. '
           'Run the sweep without --best first')
-    if sample in best:
+    if frozenset(sample) in best:
       chosen.append(trial)
   if not chosen:
     raise config_lib.refusal(
         'best', count, f'none of the best samples in {logdir} is a sample of '
         'this sweep. Give --sample_seed and --samples as in the first round')
   return chosen
+
+
+def _unordered(*alternatives):
+  """The settings of a variant, whatever the order of the flags that set them.
+
+  Args:
+    *alternatives: Its tuples of pairs of setting and value.
+
+  Returns:
+    A frozenset of these pairs.
+  """
+  return frozenset(itertools.chain(*alternatives))

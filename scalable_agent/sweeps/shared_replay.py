@@ -60,7 +60,7 @@ def check_alike(configs):
       values = [getattr(c, name) for c in (configs[0], config)]
       if values[0] != values[1]:
         raise config_lib.ConfigError(
-            f'--share_replay cannot work: {name} is {values[0]} in one run and '
+            f'Shared replay cannot work: {name} is {values[0]} in one run and '
             f'{values[1]} in another, and runs that share replay need it '
             'alike.')
 
@@ -85,22 +85,19 @@ def check_one_condition(trials_to_run):
     first, second = (outcomes.describe(variant) if variant else 'the others'
                      for variant in compared[:2])
     raise config_lib.ConfigError(
-        f'--share_replay cannot work: the sweep compares {first} with '
+        f'Shared replay cannot work: the sweep compares {first} with '
         f'{second}, and {_NOT_INDEPENDENT} Only '
         f'{", ".join(outcomes.HYPERPARAMETERS)}, and what --samples draws, may '
         'vary in one.')
 
 
-def check_sweep(trials_to_run, runs, configs, num_seeds, parallel, slurm):
+def check_sweep(trials_to_run, configs, num_seeds):
   """Refuses a sweep whose runs cannot share replay.
 
   Args:
     trials_to_run: A list of `grid.Trial`s.
-    runs: A list of their `ManagedRun`s.
     configs: A list of their `config.Config`s.
     num_seeds: Seeds of each trial, as --seeds says.
-    parallel: Runs at a time.
-    slurm: The value of --slurm.
 
   Raises:
     ConfigError: They cannot.
@@ -108,9 +105,22 @@ def check_sweep(trials_to_run, runs, configs, num_seeds, parallel, slurm):
   check_alike(configs)
   if num_seeds:
     raise config_lib.ConfigError(
-        f'--seeds={num_seeds} cannot work with --share_replay: '
+        f'--seeds={num_seeds} cannot work with shared replay: '
         f'{_NOT_INDEPENDENT}')
   check_one_condition(trials_to_run)
+
+
+def check_starts(runs, parallel, slurm):
+  """Refuses a sweep that cannot have a replay job of its own.
+
+  Args:
+    runs: A list of its `ManagedRun`s.
+    parallel: Runs at a time.
+    slurm: The value of --slurm.
+
+  Raises:
+    ConfigError: It cannot.
+  """
   left = sum(run.state != 'done' for run in runs)
   if left > parallel:
     raise config_lib.refusal(

@@ -50,13 +50,36 @@ def memory_arguments(num_processes, share=1.):
 
 
 def mark(logdir, variant, sample, sweep_seed=None):
-  """Writes for the report which trial a run is, unless the file is there."""
+  """Writes for the report which trial a run is, unless the file is there.
+
+  A run that ended before its first checkpoint may begin again with another
+  seed, so the file may have to change.
+  """
+  content = dict(variant=variant, sample=sample)
+  if sweep_seed is not None:
+    content['sweep_seed'] = sweep_seed
+  if _read_mark(logdir) != content:
+    whole_file.write(os.path.join(logdir, outcomes.FILE),
+                     (json.dumps(content, indent=2) + '\n').encode())
+
+
+def _read_mark(logdir):
+  """Returns what `mark` has written, a dict, or None.
+
+  Raises:
+    ConfigError: The file is there and cannot be read.
+  """
   path = os.path.join(logdir, outcomes.FILE)
-  if not os.path.exists(path):
-    content = dict(variant=variant, sample=sample)
-    if sweep_seed is not None:
-      content['sweep_seed'] = sweep_seed
-    whole_file.write(path, (json.dumps(content, indent=2) + '\n').encode())
+  try:
+    with open(path, 'rb') as f:
+      found = json.loads(f.read().decode())
+    return dict(found, variant=found['variant'], sample=found['sample'])
+  except (FileNotFoundError, NotADirectoryError):
+    return None
+  except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
+    raise config_lib.ConfigError(
+        f'{path} cannot be read ({e!r}). Repair it, or choose another '
+        '--logdir.') from e
 
 
 def _check_mark(trial, logdir):
@@ -65,18 +88,9 @@ def _check_mark(trial, logdir):
   Raises:
     ConfigError: Another trial has it, or the file that says so cannot be read.
   """
-  path = os.path.join(logdir, outcomes.FILE)
-  if not os.path.exists(path):
-    return
-  try:
-    with open(path, 'rb') as f:
-      found = json.loads(f.read().decode())
-    found = dict(variant=found['variant'], sample=found['sample'])
-  except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
-    raise config_lib.ConfigError(
-        f'{path} cannot be read ({e!r}). Repair it, or choose another '
-        '--logdir.') from e
-  if found != dict(variant=trial.variant, sample=trial.sample):
+  found = _read_mark(logdir)
+  if found and (found['variant'], found['sample']) != (
+      trial.variant, trial.sample):
     raise config_lib.ConfigError(
         f'{logdir} was begun with other values of what is varied or drawn. '
         'Choose another --logdir, or the same --vary, --variant, --range and '

@@ -726,3 +726,19 @@ def test_errors_are_one_line(sweep, tmp_path, study, expected):
   assert str(error.value).startswith(expected)
   assert '\n' not in str(error.value)
   assert not (tmp_path / 'new').exists()
+
+
+def test_runs_with_seeds_of_their_own_are_compared_by_that_of_their_sweep(
+    tmp_path):
+  """No two samples have a seed in common, and none is left out for that."""
+  for i, (rate, replay, seed) in enumerate(itertools.product(
+      (.1, .2, .3, .4), _REPLAY, (1, 2, 3))):
+    trial_runs.write(
+        tmp_path, f'{i}', [10 * rate + replay], [{'replay_proportion': replay}],
+        {'learning_rate': rate}, seed=seed + round(10_000 * rate),
+        sweep_seed=seed)
+  blocks = document.build(outcomes.read_all(tmp_path), ['stability', 'best3'])
+  assert 'left out' not in str(blocks)
+  samples = [table for table in _tables(blocks) if table.header[0] == 'variant']
+  assert [[row[1] for row in table.rows] for table in samples] == [
+      ['4', '4']] * 2

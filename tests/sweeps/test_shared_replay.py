@@ -185,7 +185,7 @@ def test_runs_that_differ_cannot_share(name, value):
         [_config(), _config(entropy_cost=1.), _config(**{name: value})])
   default = getattr(_config(), name)
   assert str(error.value).startswith(
-      f'--share_replay cannot work: {name} is {default} in one run and {value}')
+      f'Shared replay cannot work: {name} is {default} in one run and {value}')
 
 
 def _trials(*factors):
@@ -206,11 +206,11 @@ def test_agents_of_other_hyperparameters_share():
 
 @pytest.mark.parametrize('trials, message', [
     (_trials(_RATES, _THRESHOLDS),
-     '--share_replay cannot work: the sweep compares '
+     'Shared replay cannot work: the sweep compares '
      'trust_region_threshold=0.0 with trust_region_threshold=0.03, '),
     # Both have another name in a report.
     (_trials([dict(each, batch_size=8) for each in _RATES]),
-     '--share_replay cannot work: the sweep compares learning_rate=0.1, '
+     'Shared replay cannot work: the sweep compares learning_rate=0.1, '
      'batch_size=8 with ')])
 def test_conditions_do_not_share(trials, message):
   with pytest.raises(config_lib.ConfigError) as error:
