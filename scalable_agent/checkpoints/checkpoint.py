@@ -144,10 +144,7 @@ class Checkpointer:
         self._checkpoint.restore(path).assert_consumed()
       except reading.PASSING as e:
         # With an older one the run would lose what it has, and set this aside.
-        raise CheckpointError(
-            f'{path} cannot be read now, and may be whole: '
-            f'{errors.first_line(e)}. Start again once that is repaired.'
-            ) from e
+        raise _not_now(path, e) from e
       except reading.ERRORS as e:
         logging.warning(
             'Checkpoint %s cannot be restored, trying the one before: %s',
@@ -196,7 +193,7 @@ def restore_weights(paths, agent):
     A `TrainedWeights`.
 
   Raises:
-    CheckpointError: None can be restored.
+    CheckpointError: None can be restored, or the last cannot be read now.
   """
   with tf.device('/cpu:0'):
     params = {name: tf.Variable(value)
@@ -209,6 +206,9 @@ def restore_weights(paths, agent):
     try:
       # There is more in it: what training needs.
       saved.restore(path).expect_partial().assert_existing_objects_matched()
+    except reading.PASSING as e:
+      # The scores of an older one would pass for those of this one.
+      raise _not_now(path, e) from e
     except reading.ERRORS as e:
       reason = errors.first_line(e)
       logging.warning('Checkpoint %s cannot be restored: %s', path, reason)
@@ -217,3 +217,9 @@ def restore_weights(paths, agent):
         {name: tf.identity(variable) for name, variable in params.items()},
         int(frames), int(steps), path)
   raise CheckpointError(f'{", ".join(paths)} cannot be restored: {reason}.')
+
+
+def _not_now(path, error):
+  return CheckpointError(
+      f'{path} cannot be read now, and may be whole: '
+      f'{errors.first_line(error)}. Start again once that is repaired.')

@@ -19,7 +19,8 @@ import shutil
 from scalable_agent.files import whole_file
 
 NOTE_FILE = 'checkpoint'
-_FILE = re.compile(r'ckpt-([0-9]+)\.(?:index|data-[0-9]+-of-[0-9]+)')
+_ENDING = r'\.(?:index|data-[0-9]+-of-[0-9]+)'
+_FILE = re.compile(r'ckpt-([0-9]+)' + _ENDING)
 _TEMPORARY = re.compile(r'ckpt-([0-9]+)_temp')
 _SET_ASIDE = 'damaged-'
 
@@ -60,10 +61,10 @@ def newest_frames(logdir):
 
 def _files(path):
   """Returns the names of a checkpoint's files, the index first."""
-  name = os.path.basename(path)
+  # Also of one that a user has renamed.
+  file_of = re.compile(re.escape(os.path.basename(path)) + _ENDING)
   return sorted(
-      (found for found in _list(os.path.dirname(path))
-       if _FILE.fullmatch(found) and found.startswith(f'{name}.')),
+      filter(file_of.fullmatch, _list(os.path.dirname(path) or os.curdir)),
       key=lambda found: not found.endswith('.index'))
 
 

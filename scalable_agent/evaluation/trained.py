@@ -33,9 +33,11 @@ def restore(config):
     environments.PoolError: An environment cannot be made.
     checkpoint.CheckpointError: The checkpoints are damaged.
   """
-  paths = chosen_checkpoint.find(config)
+  chosen_checkpoint.find(config)  # Or there is nothing to restore.
   facts = suites.find_facts(config)
   agent = agent_assembly.create_agent(config, facts)
   for line in logdir_lib.check(config, logdir_lib.facts_of(facts)):
     logging.warning('Differs from the run: %s', line)
-  return Trained(agent, facts, checkpoint.restore_weights(paths, agent))
+  # Only now: a run that trains removes checkpoints while environments start.
+  return Trained(agent, facts, checkpoint.restore_weights(
+      chosen_checkpoint.find(config), agent))

@@ -100,3 +100,19 @@ def test_where_there_is_no_checkpoint_none_is_removed(tmp_path):
   """Somebody may have removed them all."""
   checkpoint_files.keep_newest(str(tmp_path), 3)
   assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize('name', ['ckpt-80', 'mine'])
+def test_one_is_found_by_its_name_alone(tmp_path, monkeypatch, name):
+  """In the current directory, also after it has been renamed."""
+  for ending in 'index', 'data-00000-of-00001':
+    for other in name, f'{name}0':
+      (tmp_path / f'{other}.{ending}').write_text(other)
+  found = checkpoint_files.fingerprint(str(tmp_path / name))
+  assert found != checkpoint_files.fingerprint(str(tmp_path / f'{name}0'))
+  monkeypatch.chdir(tmp_path)
+  assert checkpoint_files.fingerprint(name) == found
+  (tmp_path / 'copy').mkdir()
+  checkpoint_files.copy(name, 'copy')
+  assert sorted(os.listdir('copy')) == [
+      f'{name}.data-00000-of-00001', f'{name}.index']

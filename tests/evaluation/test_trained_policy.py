@@ -9,6 +9,8 @@ from scalable_agent import environments
 from scalable_agent import policy as policy_lib
 from scalable_agent.checkpoints import checkpoint
 from scalable_agent.environments.engines import dmlab
+from scalable_agent.evaluation import trained
+from scalable_agent.training import run_config
 from tests.evaluation import trained_runs
 
 _T, _B = 5, 3
@@ -172,3 +174,20 @@ def test_the_package_has_no_other_names():
   assert {'load', 'train'} < set(dir(scalable_agent))
   with pytest.raises(AttributeError, match="no attribute 'laod'"):
     scalable_agent.laod  # pylint: disable=pointless-statement
+
+
+def test_a_checkpoint_may_be_replaced_while_environments_start(
+    folder, monkeypatch):
+  """As a run that trains does with its best one."""
+  logdir = folder / 'replaced'
+  facts, _ = trained_runs.make(logdir, level_name='synthetic:size=3')
+
+  def find_facts(unused_config):
+    for path in sorted(logdir.glob('ckpt-0.*'), reverse=True):
+      path.rename(path.with_name(path.name.replace('-0.', '-9.', 1)))
+    return facts
+
+  monkeypatch.setattr(trained.suites, 'find_facts', find_facts)
+  loaded = trained.restore(run_config.resolve(
+      dict(logdir=str(logdir), mode='export')))
+  assert loaded.saved.path == str(logdir / 'ckpt-9')

@@ -406,6 +406,12 @@ def test_environments_that_return_nan_are_named():
   assert not_finite.levels_with_nan(batch()) == ['a', 'b']
   state[2, 1] = np.nan
   assert not_finite.levels_with_nan(batch()) == ['a', 'b', 'c']
+  for count in 1, 3:
+    line = not_finite.explain(config_lib.resolve(dict(
+        level_name='synthetic:', keep_checkpoints=count)), 100, batch())
+    # With the last checkpoint the one before is gone.
+    assert ('the one before it' in line) == (count > 1)
+    assert '\n' not in line
 
 
 def test_a_run_that_was_stopped_for_long_goes_on(tmp_path, monkeypatch):
