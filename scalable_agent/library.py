@@ -84,7 +84,10 @@ def load(logdir, checkpoint='latest', seed=0):
       dict(logdir=os.fspath(logdir), checkpoint=os.fspath(checkpoint),
            mode='export'))
   tensorflow_environment.load()
+  from scalable_agent import suites
   from scalable_agent.evaluation import trained
   from scalable_agent.evaluation import trained_policy
+  restored = trained.restore(config)
+  actions = [value for _, value in suites.find_actions(config, restored.facts)]
   return trained_policy.TrainedPolicy(
-      config.level_name, trained.restore(config), seed)
+      config.level_name, restored, actions, seed)

@@ -16,21 +16,24 @@ class TrainedPolicy:
     level_name: As the setting, what it was trained on.
     frames: Environment frames that it was trained on.
     num_actions: Size of the action set.
+    actions: What an environment is sent for each of them, a list.
     observation_spec: A tuple of `environments.ArraySpec`: of the frame and, for
       levels with language, of the instruction's word ids.
   """
 
-  def __init__(self, level_name, trained, seed):
+  def __init__(self, level_name, trained, actions, seed):
     """Initializes the policy.
 
     Args:
       level_name: As the attribute.
       trained: A `trained.Trained`.
+      actions: As the attribute.
       seed: An int that the actions are drawn by.
     """
     self.level_name = level_name
     self.frames = trained.saved.frames
     self.num_actions = trained.facts.num_actions
+    self.actions = actions
     self.observation_spec = trained.facts.observation_spec
     self._agent = trained.agent
     self._policy = policy_lib.Policy(
@@ -56,7 +59,7 @@ class TrainedPolicy:
 
     Returns:
       An `AgentOutput` of NumPy values: `action` int32 [], drawn from the
-      policy; `policy_logits` float32 [num_actions]; `baseline` float32 [].
+      policy, an index of `actions`; `policy_logits` float32 [num_actions]; `baseline` float32 [].
       Each has B in front for B environments.
 
     Raises:

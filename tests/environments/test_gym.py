@@ -3,16 +3,19 @@ import os
 import sys
 import types
 
+import absl.logging
 import gymnasium
 import numpy as np
 import pytest
 
 from scalable_agent import atari57
+from scalable_agent.environments import ArraySpec
 from scalable_agent.environments import contract
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.engines import gym
 from scalable_agent.environments.engines import gym_actions
 from scalable_agent.environments.engines import gym_ids
+from scalable_agent.environments.pools import process_pool
 from tests.environments.processes import LIMITS
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -153,6 +156,26 @@ def test_observation_spec(make_fake, shape, dtype, expected):
     assert isinstance(observation, tuple)
     assert (observation[0].shape, observation[0].dtype) == expected
   assert (observation[0] == (255 if dtype == bool else 1)).all()
+
+
+@pytest.mark.parametrize('shape, warns', [
+    ((4, 84, 84), True), ((3, 32, 17), True), ((84, 84, 4), False),
+    ((10, 10, 10), False), ((4, 20), False), ((4,), False)])
+def test_images_that_have_channels_first_are_warned_of(
+    monkeypatch, shape, warns):
+  """They would be trained on as images of four rows."""
+  warnings = []
+  monkeypatch.setattr(absl.logging, 'log_first_n',
+                      lambda level, text, count, *args: warnings.append(
+                          text % args))
+  monkeypatch.setattr(
+      process_pool, 'ProcessPool', lambda *args, **kwargs:
+      types.SimpleNamespace(observation_spec=(ArraySpec(shape, np.uint8),)))
+  gym.make_pool('gym:Fake-v0', 1, 0)
+  assert len(warnings) == warns
+  if warns:
+    assert f'of the shape {shape}, which are taken for {shape[0]} rows' in (
+        warnings[0])
 
 
 # -- What an environment returns ----------------------------------------------

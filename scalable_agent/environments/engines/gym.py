@@ -15,6 +15,8 @@ from scalable_agent.environments.pools import shown_pool
 
 # In pixels; less than half of that is enlarged for a person to see.
 _SMALLEST_SCREEN = 160
+# Of an image; MinAtar's have up to 10.
+_MAX_CHANNELS = 16
 
 
 def make_pool(level_name, num_environments, seed, num_action_repeats=1,
@@ -47,8 +49,16 @@ def make_pool(level_name, num_environments, seed, num_action_repeats=1,
       {'level_name': level_name, 'seed': seed + i,
        'num_action_repeats': num_action_repeats, 'shows': shows}
       for i in range(num_environments)]
-  return process_pool.ProcessPool(
+  pool = process_pool.ProcessPool(
       __name__ + ':make_environment', kwargs_per_environment, **kwargs)
+  shape = pool.observation_spec[0].shape
+  if _may_be_channels_first(shape):
+    logging.log_first_n(
+        logging.WARNING, '%s has observations of the shape %s, which are taken '
+        'for %d rows of pixels. If these are channels, move them last, as with '
+        'gymnasium.wrappers.TransformObservation.', 1, level_name, shape,
+        shape[0])
+  return pool
 
 
 def make_environment(level_name, seed, num_action_repeats=1, shows=False):
@@ -67,6 +77,10 @@ def make_environment(level_name, seed, num_action_repeats=1, shows=False):
     environment.close()
     environment = gym_ids.make(level_name, render_mode='rgb_array', **kwargs)
   return ShownEnvironment(level_name, environment, seed, num_action_repeats)
+
+
+def _may_be_channels_first(shape):
+  return len(shape) == 3 and shape[0] <= _MAX_CHANNELS < min(shape[1:])
 
 
 def _describe_ale(level_name):
