@@ -159,14 +159,10 @@ class Calls:
     """
     call = Call(self, context,
                 _SILENT_STREAM_SECONDS if lasts else _SILENT_CALL_SECONDS)
-    while len(self._all) >= _MAX_CALLS:
-      self._make_room()
+    self._make_room(1, num_bytes)
     self._all.add(call)
-    try:
-      self.add_bytes(call, num_bytes)
-    except Rejected:
-      self._all.remove(call)
-      raise
+    call.num_bytes = num_bytes
+    self._num_bytes += num_bytes
     self.silent[call] = time.monotonic()
     call.task.add_done_callback(lambda unused_task: self._is_over(call))
     return call
@@ -177,18 +173,37 @@ class Calls:
     Raises:
       Rejected: There is no room for them.
     """
-    while self._num_bytes + num_bytes > self._max_bytes:
-      self._make_room()
+    if call.num_bytes + num_bytes > self._max_bytes:
+      raise Rejected(
+          grpc.StatusCode.FAILED_PRECONDITION,
+          f'it needs {(call.num_bytes + num_bytes) / 1e9:.3g} GB of memory, and '
+          f'{self._owner} has {self._max_bytes / 1e9:.3g} GB for all calls')
+    self._make_room(0, num_bytes)
     call.num_bytes += num_bytes
     if call in self._all:
       self._num_bytes += num_bytes
 
-  def _make_room(self):
-    call, since = next(iter(self.silent.items()), (None, 0.))
-    if call is None or time.monotonic() - since < _PATIENCE_SECONDS:
+  def _make_room(self, num_calls, num_bytes):
+    """Ends silent calls, the longest silent first, as far as it has to.
+
+    Raises:
+      Rejected: There would be no room all the same; then none was ended.
+    """
+    calls_over = len(self._all) + num_calls - _MAX_CALLS
+    bytes_over = self._num_bytes + num_bytes - self._max_bytes
+    patient_until = time.monotonic() - _PATIENCE_SECONDS
+    to_end = []
+    for call, since in self.silent.items():
+      if calls_over <= 0 >= bytes_over or since > patient_until:
+        break
+      to_end.append(call)
+      calls_over -= 1
+      bytes_over -= call.num_bytes
+    if calls_over > 0 or bytes_over > 0:
       raise Rejected(grpc.StatusCode.UNAVAILABLE,
-                    f'{self._owner} has no room for another call')
-    self._end(call, f'{self._owner} needs the room for others')
+                     f'{self._owner} has no room for another call')
+    for call in to_end:
+      self._end(call, f'{self._owner} needs the room for others')
 
   def join(self, call, session):
     """Notes that a call is a stream of a `sessions.Session`."""

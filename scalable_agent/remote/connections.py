@@ -69,12 +69,14 @@ class Connections:
 
   def check(self):
     """Closes what it was told to, and unknown ones too old or too many."""
-    self._look()
+    has_seen_all = self._look()
     let_in, refused, to_close = (
         set(map(_address_of_peer, peers))
         for peers in (self._let_in, self._refused, self._to_close))
-    for peers in self._let_in, self._refused, self._to_close:
+    for peers in self._refused, self._to_close:
       peers.clear()
+    if has_seen_all:
+      self._let_in.clear()
     too_old = time.monotonic() - self._unknown_seconds
     unknown = []
     for name, connection in self._connections.items():
@@ -92,12 +94,12 @@ class Connections:
       self._shut(name)
 
   def _look(self):
-    """Brings `_connections` up to date."""
-    found = {}
+    """Brings `_connections` up to date; returns whether all are in it."""
+    found, has_seen_all = {}, True
     try:
       descriptors = os.listdir(_DESCRIPTORS)
     except OSError:  # No descriptor is left to read the directory with.
-      return
+      return False
     for descriptor in descriptors:
       try:
         name = os.readlink(f'{_DESCRIPTORS}/{descriptor}')
@@ -110,9 +112,12 @@ class Connections:
         if found[name]:
           found[name].descriptor = int(descriptor)
       else:
-        with contextlib.suppress(OSError):
+        try:
           found[name] = self._examine(int(descriptor))
+        except OSError:  # It was closed meanwhile, or none is left for a copy.
+          has_seen_all = False
     self._connections = found
+    return has_seen_all
 
   def _examine(self, descriptor):
     """Returns a `_Connection`; None if the socket is no connection to the port.

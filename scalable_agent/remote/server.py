@@ -135,6 +135,7 @@ class Server:
   async def _start(self, address, name, methods, max_message_bytes, security,
                    check):
     """Starts to listen; returns the port."""
+    addresses = _numeric_addresses(address)
     max_connections = _max_connections(address)
     self._server = grpc.aio.server(
         interceptors=[security_lib.Authenticator(
@@ -146,8 +147,10 @@ class Server:
             method_name: self._handler(method)
             for method_name, method in methods.items()})])
     credentials = security_lib.server_credentials(security)
-    port = (self._server.add_secure_port(address, credentials)
-            if credentials else self._server.add_insecure_port(address))
+    for each_address in addresses:
+      port = (self._server.add_secure_port(each_address, credentials)
+              if credentials else
+              self._server.add_insecure_port(each_address))
     self._connections = connections_lib.Connections(
         port, _UNKNOWN_SECONDS,
         min(max(max_connections // 4, 1), _MAX_UNKNOWN))
@@ -247,6 +250,33 @@ class Server:
     self.loop.close()
 
 
+def _numeric_addresses(address):
+  """Returns the addresses to listen on, a list.
+
+  Of the addresses of a name gRPC is content with one that is free. Whoever has
+  the other one of localhost would get its callers, and their token. So both are
+  named, and listening fails if one is taken.
+
+  Args:
+    address: 'host:port'.
+  """
+  host, _, port = address.rpartition(':')
+  if host != 'localhost' or port == '0':
+    return [address]
+  return [f'{literal}:{port}' for family, number, literal in (
+      (socket.AF_INET, '127.0.0.1', '127.0.0.1'),
+      (socket.AF_INET6, '::1', '[::1]')) if _is_of_this_machine(family, number)]
+
+
+def _is_of_this_machine(family, number):
+  try:
+    with socket.socket(family) as s:
+      s.bind((number, 0))
+    return True
+  except OSError:
+    return False
+
+
 def _max_bytes(memory_share):
   """Returns what calls may hold in memory, in bytes."""
   return int(memory_share * (
@@ -258,7 +288,10 @@ def _max_connections(address):
   free = open_files.limit() - open_files.count() - _FILES_FOR_OTHERS
   host, _, port = address.rpartition(':')
   try:
-    found = socket.getaddrinfo(host.strip('[]'), port, type=socket.SOCK_STREAM)
+    count = len(socket.getaddrinfo(
+        host.strip('[]'), port, type=socket.SOCK_STREAM))
   except OSError:  # gRPC will say so.
-    found = [None]
-  return max(min(free, _MAX_CONNECTIONS) // len(found), 1)
+    count = 1
+  if host == 'localhost':
+    count = 2  # To gRPC, also where the machine knows one alone.
+  return max(min(free, _MAX_CONNECTIONS) // count, 1)

@@ -3,6 +3,7 @@
 import gc
 import json
 import logging as python_logging
+import socket
 import struct
 import threading
 import time
@@ -549,6 +550,20 @@ def test_a_port_in_use_is_said(learner):
   with pytest.raises(service_lib.ServiceError,
                      match=f'127.0.0.1:{learner.port}'):
     remote_parts.Learner(port=learner.port)
+
+
+@pytest.mark.parametrize('family, number', [
+    (socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')])
+def test_half_of_a_name_is_not_left_to_another_program(family, number):
+  """Which would get the callers of localhost, and their token."""
+  try:
+    other = socket.create_server((number, 0), family=family)
+  except OSError:
+    pytest.skip(f'This machine has no {number}.')
+  with other:
+    port = other.getsockname()[1]
+    with pytest.raises(service_lib.ServiceError, match=f'localhost:{port}'):
+      remote_parts.Learner(port=port, host='localhost')
 
 
 # -- Hostile messages ---------------------------------------------------------

@@ -133,6 +133,32 @@ def test_the_bytes_are_bounded(monkeypatch):
   _run(run())
 
 
+def test_nobody_gives_way_to_what_finds_no_room_all_the_same(monkeypatch):
+  async def run():
+    world = _World(monkeypatch, max_bytes=100)
+    for name in 'abcd':
+      await world.open(name, 20)
+    world.clock.now += 5.
+    big, _, _ = await world.open('big', 20)
+    busy, _, _ = await world.open('busy', 60)
+    await world.settle()
+    assert sorted(world.ended) == ['a', 'b', 'c']
+    with busy:
+      with pytest.raises(calls_lib.Rejected) as e:
+        world.calls.add_bytes(big, 21)
+      assert e.value.code == grpc.StatusCode.UNAVAILABLE
+      # It would never find room.
+      with pytest.raises(calls_lib.Rejected) as e:
+        world.calls.add_bytes(big, 81)
+      assert e.value.code == grpc.StatusCode.FAILED_PRECONDITION
+      await world.settle()
+      assert sorted(world.ended) == ['a', 'b', 'c']
+      world.calls.add_bytes(big, 20)
+      await world.settle()
+      assert sorted(world.ended) == ['a', 'b', 'c', 'd']
+  _run(run())
+
+
 def test_what_is_over_makes_room(monkeypatch):
   async def run():
     world = _World(monkeypatch, max_calls=1, max_bytes=10)

@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import os
 import socket
 import time
@@ -80,6 +81,26 @@ def test_who_stays_unknown_is_closed(server):
   time.sleep(.06)
   connections.check()
   assert _is_open(known[0]) and _is_open(late[0])
+
+
+@pytest.mark.parametrize('module, name', [
+    (os, 'listdir'), (connections_lib, '_socket')])
+def test_who_was_let_in_stays_known_if_descriptors_are_short(
+    server, monkeypatch, module, name):
+  connections = _connections(server, unknown_seconds=.05)
+  known = server.connect()
+  connections.let_in(known[2])
+
+  def fail(*unused_args):
+    raise OSError(errno.EMFILE, 'Too many open files')
+
+  with monkeypatch.context() as patched:
+    patched.setattr(module, name, fail)
+    connections.check()
+  connections.check()
+  time.sleep(.06)
+  connections.check()
+  assert len(connections) == 1 and _is_open(known[0])
 
 
 def test_who_was_refused_is_closed(server):
