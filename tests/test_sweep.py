@@ -337,6 +337,20 @@ def test_a_run_that_begins_again_with_another_seed_says_so(
     assert json.loads(path.read_text()).get('sweep_seed') == expected
 
 
+def test_a_test_leaves_what_says_which_trial_a_run_is(tmp_path, monkeypatch):
+  """Its seed is that of the test."""
+  path = tmp_path / 'seed=1' / 'sweep.json'
+  trial_runs.write(tmp_path, 'seed=1', [1.], sweep_seed=1)
+  for suffix in 'index', 'data-00000-of-00001':
+    (tmp_path / 'seed=1' / f'ckpt-1000.{suffix}').touch()
+  before = path.read_bytes()
+  commands = []
+  monkeypatch.setattr(sweep.program, 'finish', lambda runs, *_, **__: (
+      commands.extend(run._prepare() for run in runs)))
+  _main(tmp_path, '--seeds=1', '--mode=test')
+  assert '--seed=1' in commands[0] and path.read_bytes() == before
+
+
 def test_a_second_round_without_the_samples_of_the_first_is_refused(tmp_path):
   arguments = (tmp_path, '--samples=2', '--total_environment_frames=1000')
   with flagsaver.flagsaver():

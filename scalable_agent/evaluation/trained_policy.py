@@ -59,8 +59,8 @@ class TrainedPolicy:
 
     Returns:
       An `AgentOutput` of NumPy values: `action` int32 [], drawn from the
-      policy, an index of `actions`; `policy_logits` float32 [num_actions]; `baseline` float32 [].
-      Each has B in front for B environments.
+      policy, an index of `actions`; `policy_logits` float32 [num_actions];
+      `baseline` float32 []. Each has B in front for B environments.
 
     Raises:
       ValueError: An argument has another shape or type, or another B than in

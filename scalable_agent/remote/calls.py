@@ -173,11 +173,12 @@ class Calls:
     Raises:
       Rejected: There is no room for them.
     """
-    if call.num_bytes + num_bytes > self._max_bytes:
+    needed = call.num_bytes + num_bytes
+    if needed > self._max_bytes:
       raise Rejected(
           grpc.StatusCode.FAILED_PRECONDITION,
-          f'it needs {(call.num_bytes + num_bytes) / 1e9:.3g} GB of memory, and '
-          f'{self._owner} has {self._max_bytes / 1e9:.3g} GB for all calls')
+          f'it needs {needed / 1e9:.3g} GB of memory, and {self._owner} has '
+          f'{self._max_bytes / 1e9:.3g} GB for all calls')
     self._make_room(0, num_bytes)
     call.num_bytes += num_bytes
     if call in self._all:

@@ -50,10 +50,9 @@ def memory_arguments(num_processes, share=1.):
 
 
 def mark(logdir, variant, sample, sweep_seed=None):
-  """Writes for the report which trial a run is, unless the file is there.
+  """Writes for the report which trial a run is, unless the file says so.
 
-  A run that ended before its first checkpoint may begin again with another
-  seed, so the file may have to change.
+  It may name another seed: of a start that ended before its first checkpoint.
   """
   content = dict(variant=variant, sample=sample)
   if sweep_seed is not None:
@@ -188,7 +187,8 @@ def _make_run(trial, values, arguments, ends_with_parent=False):
     check_again()
     if config.mode == 'test':
       chosen_checkpoint.find(config)  # Or there is nothing to test.
-    mark(config.logdir, trial.variant, trial.sample, trial.sweep_seed)
+    else:
+      mark(config.logdir, trial.variant, trial.sample, trial.sweep_seed)
     return experiment_command(arguments, settings)
 
   return run_processes.ManagedRun(

@@ -13,8 +13,9 @@ def explain(config, num_updates, batch):
     batch: The last `Batch` of these.
   """
   what = f'The gradients of {num_updates} updates in a row were not finite. '
-  again = ('move that checkpoint away to resume from the one before it'
-           if config.keep_checkpoints > 1 else 'begin again in another --logdir')
+  again = (
+      'move that checkpoint away to resume from the one before it'
+      if config.keep_checkpoints > 1 else 'begin again in another --logdir')
   where = (
       'The weights as they are, finite but perhaps useless, are saved in '
       f'{config.logdir}; {again}')
