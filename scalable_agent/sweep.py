@@ -123,9 +123,9 @@ def main(argv):
     config_flags.refuse_arguments(argv)
     trials = choice.choose(
         make_trials(), FLAGS.logdir, FLAGS.best, FLAGS.only)
-    starts_replay = FLAGS.share_replay and _shares_replay()
+    # Of the job that is started here.
     replay_host = (shared_replay.choose_host(FLAGS.replay_host)
-                   if starts_replay else '')
+                   if FLAGS.share_replay and _shares_replay() else '')
     runs, configs = trials_lib.make_runs(
         trials, FLAGS.logdir, config_flags.given(), _common_arguments(),
         FLAGS.parallel, replay_host)
@@ -133,7 +133,7 @@ def main(argv):
       on_poll = lambda: None
       if _shares_replay():
         shared_replay.check_sweep(trials, configs, FLAGS.seeds)
-      if starts_replay:
+      if replay_host:
         shared_replay.check_starts(runs, FLAGS.parallel, FLAGS.slurm)
         job = shared_replay.SharedReplay(FLAGS.logdir, configs[0], runs)
         on_poll = stack.enter_context(job).check

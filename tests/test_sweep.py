@@ -198,6 +198,12 @@ def test_runs_share_the_memory_out_unless_the_user_does(tmp_path, monkeypatch):
             if argument.startswith('--memory_gb')] == expected
 
 
+def _make_trials(*arguments):
+  with flagsaver.flagsaver():
+    flags.FLAGS(_arguments(*arguments))
+    return sweep.make_trials()
+
+
 def _names(capsys, *arguments):
   """The runs that a job array would have."""
   _main(*arguments, '--slurm=print')
@@ -209,9 +215,7 @@ def _names(capsys, *arguments):
 def test_the_second_round_has_the_best_of_each_variant(tmp_path, capsys):
   arguments = (tmp_path, '--samples=5', '--vary=policy_lag=0,10',
                '--total_environment_frames=1000')
-  with flagsaver.flagsaver():
-    flags.FLAGS(_arguments(*arguments))
-    trials = sweep.make_trials()
+  trials = _make_trials(*arguments)
   for i, trial in enumerate(trials):
     # Of lag 0 the last samples are the best, of lag 10 the first.
     lag = trial.variant[0]['policy_lag']
@@ -251,9 +255,7 @@ def test_runs_that_have_not_ended_are_not_the_best(tmp_path, capsys, caplog):
 def test_the_report_chooses_what_the_second_round_does(tmp_path, capsys):
   """Neither takes a run that began best, and has not ended."""
   arguments = (tmp_path, '--samples=5', '--total_environment_frames=1000')
-  with flagsaver.flagsaver():
-    flags.FLAGS(_arguments(*arguments))
-    trials = sweep.make_trials()
+  trials = _make_trials(*arguments)
   for i, trial in enumerate(trials):
     trial_runs.write(tmp_path, trial.name, [float(i)] * 10, [], trial.sample)
   unfinished = tmp_path / trials[4].name / 'episodes.csv'
@@ -279,9 +281,7 @@ def test_the_report_chooses_what_the_second_round_does(tmp_path, capsys):
 def test_the_second_round_has_seeds_of_its_own(tmp_path):
   """One that the first round had would count twice for its sample."""
   arguments = (tmp_path, '--samples=1', '--total_environment_frames=1000')
-  with flagsaver.flagsaver():
-    flags.FLAGS(_arguments(*arguments, '--seed=3'))
-    (trial,) = sweep.make_trials()
+  (trial,) = _make_trials(*arguments, '--seed=3')
   trial_runs.write(tmp_path, trial.name, [1.], [], trial.sample, seed=3)
   with pytest.raises(SystemExit, match='^Error: --best=1 cannot work with '
                      '--seed=3, which the first round had'):
@@ -292,9 +292,7 @@ def test_the_second_round_may_name_the_ranges_in_another_order(
     tmp_path, capsys):
   ranges = '--range=learning_rate=0.1:0.2', '--range=epsilon=1:2'
   arguments = tmp_path, '--samples=2', '--total_environment_frames=1000'
-  with flagsaver.flagsaver():
-    flags.FLAGS(_arguments(*arguments, *ranges))
-    trials = sweep.make_trials()
+  trials = _make_trials(*arguments, *ranges)
   for i, trial in enumerate(trials):
     trial_runs.write(tmp_path, trial.name, [float(i)], [],
                      dict(reversed(trial.sample.items())))
@@ -306,9 +304,7 @@ def test_the_second_round_may_name_the_ranges_in_another_order(
 def test_the_second_round_of_runs_with_seeds_of_their_own(tmp_path, capsys):
   arguments = (tmp_path, '--samples=2', '--total_environment_frames=1000',
                '--own_seeds')
-  with flagsaver.flagsaver():
-    flags.FLAGS(_arguments(*arguments))
-    trials = sweep.make_trials()
+  trials = _make_trials(*arguments)
   assert [trial.seed for trial in trials] == [1, 1001]
   for i, trial in enumerate(trials):
     trial_runs.write(tmp_path, trial.name, [float(i)], [], trial.sample,
@@ -353,9 +349,7 @@ def test_a_test_leaves_what_says_which_trial_a_run_is(tmp_path, monkeypatch):
 
 def test_a_second_round_without_the_samples_of_the_first_is_refused(tmp_path):
   arguments = (tmp_path, '--samples=2', '--total_environment_frames=1000')
-  with flagsaver.flagsaver():
-    flags.FLAGS(_arguments(*arguments))
-    trials = sweep.make_trials()
+  trials = _make_trials(*arguments)
   for trial in trials:
     trial_runs.write(tmp_path, trial.name, [1.], [], trial.sample)
   with pytest.raises(SystemExit, match='^Error: --best=1 cannot work: none of '

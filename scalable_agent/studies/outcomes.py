@@ -191,11 +191,25 @@ def in_one_order(outcomes):
     Such a list.
   """
   variants, samples = {}, {}
-  return [outcome._replace(
-      variant=variants.setdefault(
-          frozenset(itertools.chain(*outcome.variant)), outcome.variant),
-      sample=samples.setdefault(frozenset(outcome.sample), outcome.sample))
-          for outcome in outcomes]
+  found = []
+  for outcome in outcomes:
+    variant, sample = unordered(outcome.variant, outcome.sample)
+    found.append(outcome._replace(
+        variant=variants.setdefault(variant, outcome.variant),
+        sample=samples.setdefault(sample, outcome.sample)))
+  return found
+
+
+def unordered(variant, sample):
+  """Returns a variant and a sample whatever the order of their settings.
+
+  Args:
+    variant, sample: As of an `Outcome`.
+
+  Returns:
+    A pair of frozensets of pairs of setting and value.
+  """
+  return frozenset(itertools.chain(*variant)), frozenset(sample)
 
 
 def by_variant(outcomes):
@@ -229,6 +243,9 @@ def repetition(outcome):
 
   It is that of the sweep, which has drawn the seeds of its runs from it, or
   else the run's own.
+
+  Args:
+    outcome: An `Outcome`, or another record of a run with these two seeds.
   """
   if outcome.sweep_seed is not None:
     return outcome.sweep_seed

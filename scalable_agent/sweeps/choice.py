@@ -1,6 +1,5 @@
 """Chooses among the trials of a sweep."""
 
-import itertools
 import os
 
 from absl import logging
@@ -49,51 +48,43 @@ def _choose_best(trials, logdir, count):
   """
   try:
     found = outcomes.by_variant([
-        outcome._replace(variant=_unordered(*outcome.variant),
-                         sample=frozenset(outcome.sample))
+        outcome._replace(variant=variant, sample=sample)
         for outcome in outcomes.read_all(logdir)
-        if outcomes.has_ended(outcome)])
+        if outcomes.has_ended(outcome)
+        for variant, sample in [
+            outcomes.unordered(outcome.variant, outcome.sample)]])
   except (OSError, ValueError) as e:
     raise config_lib.ConfigError(
         f'--best={count} cannot work: {errors.one_line(e)}') from e
-  compared = [outcomes.split(trial.variant, trial.sample) for trial in trials]
+  compared = [
+      outcomes.unordered(*outcomes.split(trial.variant, trial.sample))
+      for trial in trials]
   missing = [(variant, sample) for variant, sample in dict.fromkeys(compared)
-             if frozenset(sample) not in found.get(_unordered(*variant), {})]
+             if sample not in found.get(variant, {})]
   if missing:
     logging.warning(
         '%d of %d samples have no finished run with a final return in %s, and '
         'cannot be among the best', len(missing), len(set(compared)), logdir)
   chosen = []
   for trial, (variant, sample) in zip(trials, compared, strict=True):
-    samples = found.get(_unordered(*variant), {})
+    samples = found.get(variant, {})
     best = selection.best_samples(samples, count)
-    seed = trial.seed if trial.sweep_seed is None else trial.sweep_seed
-    done = samples.get(frozenset(sample), {}).get(seed)
+    seed = outcomes.repetition(trial)
+    done = samples.get(sample, {}).get(seed)
     if done and os.path.basename(done.logdir) != trial.name:
       raise config_lib.ConfigError(
           f'--best={count} cannot work with --seed={seed}, which the first '
           f'round had ({done.logdir}). Begin with another --seed.')
     if len(best) < count:
+      named, _ = outcomes.split(trial.variant, trial.sample)
       raise config_lib.refusal(
           'best', count, f'{len(best)} samples of '
-          f'"{outcomes.describe(variant)}" have a final return in {logdir}. '
+          f'"{outcomes.describe(named)}" have a final return in {logdir}. '
           'Run the sweep without --best first')
-    if frozenset(sample) in best:
+    if sample in best:
       chosen.append(trial)
   if not chosen:
     raise config_lib.refusal(
         'best', count, f'none of the best samples in {logdir} is a sample of '
         'this sweep. Give --sample_seed and --samples as in the first round')
   return chosen
-
-
-def _unordered(*alternatives):
-  """The settings of a variant, whatever the order of the flags that set them.
-
-  Args:
-    *alternatives: Its tuples of pairs of setting and value.
-
-  Returns:
-    A frozenset of these pairs.
-  """
-  return frozenset(itertools.chain(*alternatives))

@@ -15,8 +15,6 @@ from scalable_agent.environments.pools import shown_pool
 
 # In pixels; less than half of that is enlarged for a person to see.
 _SMALLEST_SCREEN = 160
-# Of an image; MinAtar's have up to 10.
-_MAX_CHANNELS = 16
 
 
 def make_pool(level_name, num_environments, seed, num_action_repeats=1,
@@ -80,7 +78,8 @@ def make_environment(level_name, seed, num_action_repeats=1, shows=False):
 
 
 def _may_be_channels_first(shape):
-  return len(shape) == 3 and shape[0] <= _MAX_CHANNELS < min(shape[1:])
+  return (len(shape) == 3 and
+          shape[0] <= shown_pool.MAX_CHANNELS < min(shape[1:]))
 
 
 def _describe_ale(level_name):

@@ -6,13 +6,13 @@ from scalable_agent import environments
 
 
 # MinAtar has up to 10 planes.
-_MAX_CHANNELS = 16
+MAX_CHANNELS = 16
 
 
 def is_image(spec):
   """Whether observations of an `environments.ArraySpec` can be shown."""
   return (len(spec.shape) == 3 and spec.dtype == np.uint8 and
-          spec.shape[-1] <= _MAX_CHANNELS)
+          spec.shape[-1] <= MAX_CHANNELS)
 
 
 def picture_of(image):
