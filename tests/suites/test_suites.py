@@ -215,25 +215,8 @@ def test_pools_made_before_an_error_are_closed(monkeypatch):
     made[0].recv()
 
 
-@pytest.mark.parametrize('level_name', [
-    'gym:CartPole-v1', 'synthetic:', 'rooms_watermaze'])
-def test_pools_of_processes_replace_what_hangs(monkeypatch, level_name):
-  monkeypatch.setattr(
-      process_pool, 'ProcessPool', lambda *args, **kwargs: kwargs)
-  monkeypatch.setattr(dmlab, 'check', lambda *unused_args: None)
-  for seconds in (480., 7.):
-    config = _config(level_name=level_name, **(
-        {} if seconds == 480. else dict(environment_timeout_secs=seconds)))
-    (options,) = suites.make_pools(
-        config, suites.choose_layout(config, 4)._replace(num_pools=1), seed=1)
-    assert options['step_timeout_seconds'] == seconds
-
-
-@pytest.mark.parametrize('make', [
-    lambda config: suites.make_shown_pool(config, seed=1),
-    lambda config: suites.find_actions(config, facts=None)])
-def test_one_environment_has_the_limits_that_were_set(monkeypatch, make):
-  """Be it shown, or asked what its actions mean."""
+def _refused_pools(monkeypatch):
+  """Lets pools of processes fail; returns the options that they were to have."""
 
   def refuse(*unused_args, **kwargs):
     made.append(kwargs)
@@ -241,6 +224,28 @@ def test_one_environment_has_the_limits_that_were_set(monkeypatch, make):
 
   monkeypatch.setattr(process_pool, 'ProcessPool', refuse)
   made = []
+  return made
+
+
+@pytest.mark.parametrize('level_name', [
+    'gym:CartPole-v1', 'synthetic:', 'rooms_watermaze'])
+def test_pools_of_processes_replace_what_hangs(monkeypatch, level_name):
+  made = _refused_pools(monkeypatch)
+  monkeypatch.setattr(dmlab, 'check', lambda *unused_args: None)
+  for settings in ({}, dict(environment_timeout_secs=7.)):
+    config = _config(level_name=level_name, **settings)
+    with pytest.raises(PoolError, match='not here'):
+      suites.make_pools(
+          config, suites.choose_layout(config, 4)._replace(num_pools=1), seed=1)
+  assert [options['step_timeout_seconds'] for options in made] == [480., 7.]
+
+
+@pytest.mark.parametrize('make', [
+    lambda config: suites.make_shown_pool(config, seed=1),
+    lambda config: suites.find_actions(config, facts=None)])
+def test_one_environment_has_the_limits_that_were_set(monkeypatch, make):
+  """Be it shown, or asked what its actions mean."""
+  made = _refused_pools(monkeypatch)
   with pytest.raises(PoolError, match='not here'):
     make(_config(
         level_name='gym:CartPole-v1', environment_timeout_secs=7.,
