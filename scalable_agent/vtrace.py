@@ -13,10 +13,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-# T must be below 2 ** (this + 1). Where T is unknown when a function is traced,
-# the graph has all these levels; more take longer to trace.
-_MAX_LEVELS_OF_SCAN = 16
-
 VTraceFromLogitsReturns = collections.namedtuple(
     'VTraceFromLogitsReturns',
     ['vs', 'pg_advantages', 'log_rhos',
@@ -175,8 +171,7 @@ def from_importance_weights(log_rhos, discounts, rewards, values,
 
   All tensors may have the same number of further dimensions, e.g. `rewards`
   [T, B, C], `values` [T, B, C] and `bootstrap_value` [B, C]. Every dimension,
-  T too, may be unknown when TensorFlow traces the function; but XLA compiles it
-  only where T is known.
+  T too, may be unknown when TensorFlow traces the function.
 
   Args:
     log_rhos: float32 [T, B], log(pi(a_t | x_t) / mu(a_t | x_t)).
@@ -241,13 +236,19 @@ def _reverse_linear_recursion(decays, deltas):
   Each step is a linear function of x_{t+1}, a slope and an offset. The
   composition of linear functions is linear and associative, so an associative
   scan, which needs log T steps in sequence, composes those of all later times.
+  Where T is unknown when a function is traced, its graph would have a branch for
+  every number of these steps, and XLA would not compile it. A plain scan is used
+  then.
   """
+  if deltas.shape[0] is None:
+    return tf.scan(lambda x, step: step[1] + step[0] * x, (decays, deltas),
+                   tf.zeros_like(deltas[0]), reverse=True)
+
   def compose(later, earlier):
     later_slope, later_offset = later
     slope, offset = earlier
     return slope * later_slope, offset + slope * later_offset
 
   _, xs = tfp.math.scan_associative(
-      compose, (tf.reverse(decays, [0]), tf.reverse(deltas, [0])),
-      max_num_levels=_MAX_LEVELS_OF_SCAN)
+      compose, (tf.reverse(decays, [0]), tf.reverse(deltas, [0])))
   return tf.reverse(xs, [0])

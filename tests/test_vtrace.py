@@ -286,7 +286,11 @@ def test_compiled_equals_sum_of_paper(jit_compile, num_steps):
   _assert_equals_paper(compiled(**inputs), inputs)
 
 
-def test_unknown_time_and_batch():
+@pytest.mark.parametrize('jit_compile, shapes', [
+    (False, [(1, 1), (2, 3), (3, 1), (8, 4), (20, 2), (100, 3)]),
+    # Each of which XLA compiles.
+    (True, [(1, 1), (20, 2)])])
+def test_unknown_time_and_batch(jit_compile, shapes):
   """One graph, traced with T and B unknown, serves every T and B.
 
   The number of channels stays known, and one weight may serve them all.
@@ -294,12 +298,12 @@ def test_unknown_time_and_batch():
   weight_spec = tf.TensorSpec([None, None, 1])
   spec = tf.TensorSpec([None, None, 5])
   compiled = tf.function(
-      vtrace.from_importance_weights,
+      vtrace.from_importance_weights, jit_compile=jit_compile,
       input_signature=[weight_spec] * 2 + [spec] * 2
       + [tf.TensorSpec([None, 5])])
   for static in compiled.get_concrete_function().structured_outputs:
     assert static.shape.as_list() == [None, None, 5]
-  for shape in [(1, 1), (2, 3), (3, 1), (8, 4), (20, 2), (100, 3)]:
+  for shape in shapes:
     inputs = _random_inputs(
         (*shape, 5), seed=sum(shape), end_probability=.02)
     for name in ('log_rhos', 'discounts'):
