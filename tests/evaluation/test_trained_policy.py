@@ -1,6 +1,5 @@
 """Loaded agents: they act as the run's own policy does."""
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -15,20 +14,6 @@ from scalable_agent.training import run_config
 from tests.evaluation import trained_runs
 
 _T, _B = 5, 3
-
-
-class FromOne(gymnasium.Env):
-  """Whose actions are numbered from 1 on."""
-
-  observation_space = gymnasium.spaces.Box(-1., 1., (2,), np.float32)
-  action_space = gymnasium.spaces.Discrete(2, start=1)
-
-  def reset(self, *, seed=None, options=None):
-    super().reset(seed=seed)
-    return np.zeros([2], np.float32), {}
-
-
-gymnasium.register('FromOne-v0', FromOne)
 
 
 @pytest.fixture(scope='module')
@@ -148,7 +133,8 @@ def test_it_says_what_it_is(lstm):
 
 def test_it_says_what_an_environment_is_sent(folder, language):
   logdir = folder / 'from_one'
-  trained_runs.make(logdir, level_name=f'gym:{__name__}:FromOne-v0')
+  trained_runs.make(
+      logdir, level_name='gym:tests.evaluation.from_one:FromOne-v0')
   assert scalable_agent.load(logdir).actions == [1, 2]
   assert scalable_agent.load(language[0]).actions == list(
       environments.DEFAULT_ACTION_SET)

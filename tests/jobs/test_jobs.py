@@ -29,8 +29,8 @@ _SLOW_LEVEL = '--level_name=synthetic:step_ms=10,size=4'
 class Jobs:
   """Starts jobs that belong together, and ends them with the test."""
 
-  def __init__(self, directory, *flags, program=Preloaded):
-    self._program = program
+  def __init__(self, directory, *flags, actor=Preloaded):
+    self._actor = actor
     self._directory = directory
     self._flags = (
         f'--learner_hosts=localhost:{ports.free_port()}', '--envs_per_actor=2',
@@ -45,16 +45,16 @@ class Jobs:
     for program in self._programs:
       program.__exit__()
 
-  def _start(self, name, *flags):
-    program = self._program(self._directory / name, *flags)
-    self._programs.append(program)
-    return program
+  def _start(self, program, name, *flags):
+    started = program(self._directory / name, *flags)
+    self._programs.append(started)
+    return started
 
   def actor(self, task):
-    return self._start(f'actor{task}', *self.actor_flags(task))
+    return self._start(self._actor, f'actor{task}', *self.actor_flags(task))
 
   def learner(self, *flags):
-    return self._start('learner', *self.learner_flags(), *flags)
+    return self._start(Preloaded, 'learner', *self.learner_flags(), *flags)
 
   def actor_flags(self, task):
     """Its flags without --logdir, for `run_main` too."""
@@ -86,7 +86,7 @@ def _assert_ends_well(*programs):
 def test_jobs_train_to_the_end_with_inference_at_the_learner(tmp_path):
   total = 8000
   with Jobs(tmp_path, '--level_name=gym:CartPole-v1',
-            '--inference=learner', program=Program) as jobs:
+            '--inference=learner', actor=Program) as jobs:
     # Actors may come first.
     actors = [jobs.actor(i) for i in range(3)]
     for actor in actors:

@@ -54,7 +54,7 @@ def test_workers_on_one_machine_lag_by_the_others(tmp_path, run_main):
 
 def test_jobs_train_to_the_end(tmp_path, run_main):
   with test_jobs.Jobs(tmp_path, _SLOW_LEVEL, '--architecture=a3c',
-                      '--envs_per_actor=1', program=test_jobs.Program) as jobs:
+                      '--envs_per_actor=1', actor=test_jobs.Program) as jobs:
     workers = [jobs.actor(i) for i in range(2)]
     result = run_main(f'--logdir={jobs.logdir}', *jobs.learner_flags(),
                       '--total_environment_frames=2000', '--batch_size=1')
