@@ -50,27 +50,25 @@ class Adam(tf.Module):
     grads_and_vars = list(grads_and_vars)
     self.build([variable for _, variable in grads_and_vars])
     learning_rate = tf.cast(learning_rate, tf.float32)
-    condition = tf.convert_to_tensor(condition)
     extended = tf.distribute.get_strategy().extended
-    extended.update(
-        self.updates, lambda updates, more: updates.assign_add(more),
-        args=(tf.cast(condition, tf.int64),))
-    for (gradient, variable), mean, mean_square in zip(
-        grads_and_vars, self.mean, self.mean_square):
-      extended.update(
-          variable, self._update_variable,
-          args=(gradient, mean, mean_square, self.updates, learning_rate, scale,
-                condition))
 
-  def _update_variable(self, variable, gradient, mean, mean_square, updates,
-                       learning_rate, scale, condition):
     def update():
-      power = lambda beta: tf.pow(beta, tf.cast(updates, tf.float32))
-      tf.raw_ops.ResourceApplyAdam(
-          var=variable.handle, m=mean.handle, v=mean_square.handle,
-          beta1_power=power(self._beta_1), beta2_power=power(self._beta_2),
-          lr=learning_rate, beta1=self._beta_1, beta2=self._beta_2,
-          epsilon=self._epsilon, grad=gradient * scale)
+      extended.update(self.updates, lambda updates: updates.assign_add(1))
+      for (gradient, variable), mean, mean_square in zip(
+          grads_and_vars, self.mean, self.mean_square):
+        extended.update(
+            variable, self._update_variable,
+            args=(gradient, mean, mean_square, self.updates, learning_rate,
+                  scale))
       return True
 
-    return tf.cond(condition, update, lambda: False)
+    tf.cond(tf.convert_to_tensor(condition), update, lambda: False)
+
+  def _update_variable(self, variable, gradient, mean, mean_square, updates,
+                       learning_rate, scale):
+    power = lambda beta: tf.pow(beta, tf.cast(updates, tf.float32))
+    tf.raw_ops.ResourceApplyAdam(
+        var=variable.handle, m=mean.handle, v=mean_square.handle,
+        beta1_power=power(self._beta_1), beta2_power=power(self._beta_2),
+        lr=learning_rate, beta1=self._beta_1, beta2=self._beta_2,
+        epsilon=self._epsilon, grad=gradient * scale)

@@ -106,32 +106,30 @@ class RMSProp(tf.Module):
     if learning_rate is None:
       learning_rate = self._learning_rate
     learning_rate = tf.cast(learning_rate, tf.float32)
-    condition = tf.convert_to_tensor(condition)
     extended = tf.distribute.get_strategy().extended
-    for (gradient, variable), mean_square, momentum in zip(
-        grads_and_vars, self.mean_square, self.momentum):
-      extended.update(
-          variable, self._update_variable,
-          args=(gradient, mean_square, momentum, learning_rate, scale,
-                condition))
-
-  def _update_variable(self, variable, gradient, mean_square, momentum,
-                       learning_rate, scale, condition):
-    if isinstance(gradient, tf.IndexedSlices):
-      gradient = sum_rows(gradient, variable.shape[0])
 
     def update():
-      if isinstance(gradient, Rows):
-        self._update_rows(variable, gradient, mean_square, momentum,
-                          learning_rate, scale)
-      else:
-        tf.raw_ops.ResourceApplyRMSProp(
-            var=variable.handle, ms=mean_square.handle, mom=momentum.handle,
-            lr=learning_rate, rho=self._decay, momentum=self._momentum,
-            epsilon=self._epsilon, grad=gradient * scale)
+      for (gradient, variable), mean_square, momentum in zip(
+          grads_and_vars, self.mean_square, self.momentum):
+        extended.update(
+            variable, self._update_variable,
+            args=(gradient, mean_square, momentum, learning_rate, scale))
       return True
 
-    return tf.cond(condition, update, lambda: False)
+    tf.cond(tf.convert_to_tensor(condition), update, lambda: False)
+
+  def _update_variable(self, variable, gradient, mean_square, momentum,
+                       learning_rate, scale):
+    if isinstance(gradient, tf.IndexedSlices):
+      gradient = sum_rows(gradient, variable.shape[0])
+    if isinstance(gradient, Rows):
+      self._update_rows(variable, gradient, mean_square, momentum,
+                        learning_rate, scale)
+    else:
+      tf.raw_ops.ResourceApplyRMSProp(
+          var=variable.handle, ms=mean_square.handle, mom=momentum.handle,
+          lr=learning_rate, rho=self._decay, momentum=self._momentum,
+          epsilon=self._epsilon, grad=gradient * scale)
 
   def _update_rows(self, variable, rows, mean_square, momentum, learning_rate,
                    scale):
