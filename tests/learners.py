@@ -5,6 +5,7 @@ import functools
 
 import numpy as np
 import tensorflow as tf
+import tree
 
 from scalable_agent import adam
 from scalable_agent import learner as learner_lib
@@ -108,6 +109,43 @@ def make_learner(agent=None, strategy=None, loss=LOSS, optimizer=OPTIMIZER,
           optimizer.total_environment_frames),
       seed, frames_per_unroll=80 // B,
       gradient_norm_clip=optimizer.gradient_norm_clip, **kwargs)
+
+
+class SmallAgent:
+  """A few weights, for what does not depend on the network.
+
+  To trace their updates takes a small part of the time that one takes.
+  """
+
+  def initial_params(self, seed):
+    rng = np.random.default_rng(seed)
+    return {name: rng.normal(size=shape).astype(np.float32)
+            for name, shape in (('layer/w', (4, 100)), ('layer/b', (100,)),
+                                ('table', (50, 8)))}
+
+
+def small_loss(params, unused_target_params, batch):
+  """A sum over unrolls by all they hold; of the table it uses three rows."""
+  env_outputs = batch.unrolls.env_outputs
+  frame, = env_outputs.observation
+  values = tf.tanh(
+      tf.tensordot(frame, params['layer/w'], 1) + params['layer/b'])
+  words = tf.gather(params['table'], batch.unrolls.agent_outputs.action)
+  errors = tf.reduce_mean(values, -1) + tf.reduce_sum(words, -1)
+  for state in tree.flatten(batch.unrolls.agent_state):
+    errors += tf.reduce_mean(state, -1)
+  errors = tf.square(errors - env_outputs.reward)
+  priorities = tf.reduce_mean(errors, 0)
+  loss = tf.reduce_sum(batch.weights * priorities)
+  return loss, dict(
+      total_loss=loss,
+      priority_mean=(tf.reduce_sum(priorities),
+                     tf.cast(tf.size(priorities), tf.float32))), priorities
+
+
+def make_small_learner(**kwargs):
+  """Makes a learner as `make_learner`, whose updates are quickly traced."""
+  return make_learner(SmallAgent(), loss_fn=small_loss, **kwargs)
 
 
 REACTOR_LOSS = reactor.LossSettings(

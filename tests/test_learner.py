@@ -8,19 +8,22 @@ import tree
 from scalable_agent import gradients as gradients_lib
 from scalable_agent import learner as learner_lib
 from scalable_agent.algorithms import impala
+from scalable_agent.networks import instructions
+from scalable_agent.networks import layers
 from tests import learners
 
 _B = learners.B
 _LOSS, _OPTIMIZER = learners.LOSS, learners.OPTIMIZER
 _agent, _batch = learners.make_agent, learners.make_batch
 _make_learner = learners.make_learner
+_make_small = learners.make_small_learner
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
 
 @pytest.fixture(scope='module', params=['one', 'mirrored', 'parts'])
 def split(request, mirrored):
-  """How a learner splits its batches, as arguments of `_make_learner`."""
+  """How a learner splits its batches, as arguments of those that make one."""
   return dict(one={}, mirrored=dict(strategy=mirrored),
               # Unequal ones.
               parts=dict(num_parts=3))[request.param]
@@ -29,13 +32,38 @@ def split(request, mirrored):
 @pytest.fixture(scope='module')
 def any_learner(split):
   """A learner that has been trained before: to trace one takes long."""
-  return _make_learner(**split)
+  return _make_small(**split)
 
 
 @pytest.fixture(scope='module')
 def linear_learner(split):
   """The same by `_linear_loss`, whose gradient is that of any weights."""
-  return _make_learner(**split, loss_fn=_linear_loss)
+  return _make_learner(learners.SmallAgent(), **split, loss_fn=_linear_loss)
+
+
+@pytest.fixture(scope='module')
+def renewed():
+  """A function that makes learners of an LSTM, or of instructions.
+
+  If it made the same one before, it gives that its first state again.
+  """
+  made = {}
+  settings = dict(
+      lstm=(_agent(use_lstm=True), _OPTIMIZER._replace(gradient_norm_clip=2.)),
+      language=(learners.make_language_agent(), _OPTIMIZER))
+
+  def renew(name, **split):
+    key = name, tuple(split.items())
+    if key not in made:
+      agent, optimizer = settings[name]
+      learner = _make_learner(agent, optimizer=optimizer, **split)
+      made[key] = learner, [v.numpy() for v in learner.variables()]
+    learner, initial = made[key]
+    for variable, value in zip(learner.variables(), initial, strict=True):
+      variable.assign(value)
+    return learner
+
+  return renew
 
 
 def _step(learner, batch):
@@ -75,7 +103,7 @@ def test_one_replica_per_device():
 
 def test_nothing_of_an_update_is_on_another_device():
   """The first may be the policy's."""
-  learner = _make_learner(strategy=learner_lib.create_strategy(['/cpu:1']))
+  learner = _make_small(strategy=learner_lib.create_strategy(['/cpu:1']))
   values, _ = learner._update(learner.place(_batch(0)), tf.constant(.1))
   assert values.device.endswith('CPU:1')
   assert all(weight.device.endswith('CPU:1')
@@ -98,7 +126,7 @@ def test_steps_leave_nothing_behind(any_learner):
 
 def test_step_anneals_and_counts_frames():
   """The first update has the full rate, and those after the end do nothing."""
-  learner = _make_learner(
+  learner = _make_small(
       optimizer=_OPTIMIZER._replace(total_environment_frames=160, momentum=0.))
   rates, changed = [], []
   for i in range(4):
@@ -111,38 +139,52 @@ def test_step_anneals_and_counts_frames():
   assert changed == [True, True, False, False]
 
 
-def _assert_equal_one(splits, batches, agent, optimizer, tolerance):
-  """Trains learners with these splits, and one without, on the same batches."""
-  one = _make_learner(agent, optimizer=optimizer)
-  others = [_make_learner(agent, optimizer=optimizer, **split)
-            for split in splits]
+def _assert_equal_one(one, others, batches, tolerance):
+  """Trains learners that split their batches, and one that does not."""
   initial = _locals(one, 0)
   for batch in batches:
     logs = _step(one, batch)
-    for split, other in zip(splits, others):
+    for i, other in enumerate(others):
       other_logs = _step(other, batch)
-      assert set(logs) == set(other_logs), split
+      assert set(logs) == set(other_logs), i
       for name, value in logs.items():
-        assert other_logs[name] == pytest.approx(value, 1e-3, 1e-4), (
-            split, name)
+        assert other_logs[name] == pytest.approx(value, 1e-3, 1e-4), (i, name)
   assert max(np.abs(a - b).max()
              for a, b in zip(_locals(one, 0)[0], initial[0])) > 1e-3
-  for split, other in zip(splits, others):
+  for i, other in enumerate(others):
     _assert_close(_locals(other, 0), _locals(one, 0), tolerance)
-    if 'strategy' in split:
-      _assert_equal(_locals(other, 0), _locals(other, 1))
+    for replica in range(1, _num_replicas(other)):
+      _assert_equal(_locals(other, 0), _locals(other, replica))
     _assert_equal(list(_numpy(other.weights()).values()), _locals(other, 0)[0])
-    assert (one.frames, one.steps) == (other.frames, other.steps), split
+    assert (one.frames, one.steps) == (other.frames, other.steps), i
 
 
-@pytest.mark.parametrize('gradient_norm_clip', [0., 2.])
-def test_two_replicas_equal_one_learner(mirrored, gradient_norm_clip):
-  """Halves of the batch on two devices train to the same weights and slots."""
+def _num_replicas(learner):
+  return len(getattr(learner.variables()[0], 'values', [None]))
+
+
+def test_however_a_batch_is_split_learners_equal_one(mirrored):
+  """Those of two devices halve it, and train to the same weights and slots."""
+  optimizer = _OPTIMIZER._replace(gradient_norm_clip=2.)
+  one, *others = [_make_small(optimizer=optimizer, **split) for split in (
+      {}, dict(strategy=mirrored), dict(strategy=mirrored, num_parts=2),
+      dict(num_parts=2), dict(num_parts=3), dict(num_parts=99))]
+  assert list(map(_num_replicas, others)) == [2, 2, 1, 1, 1]
+  _assert_equal_one(one, others, [_batch(seed) for seed in range(20)], 1e-5)
+
+
+def test_two_replicas_that_do_not_clip_equal_one_learner(mirrored):
+  one, two = [
+      _make_small(optimizer=_OPTIMIZER._replace(gradient_norm_clip=0.), **split)
+      for split in ({}, dict(strategy=mirrored))]
+  _assert_equal_one(one, [two], [_batch(seed) for seed in range(20)], 1e-5)
+
+
+def test_two_replicas_equal_one_learner(mirrored, renewed):
+  """With core states."""
   _assert_equal_one(
-      [dict(strategy=mirrored)],
-      [_batch(seed, use_lstm=True) for seed in range(20)],
-      _agent(use_lstm=True),
-      _OPTIMIZER._replace(gradient_norm_clip=gradient_norm_clip), 1e-5)
+      renewed('lstm'), [renewed('lstm', strategy=mirrored)],
+      [_batch(seed, use_lstm=True) for seed in range(10)], 1e-5)
 
 
 def test_replicas_refuse_a_batch_that_is_not_for_all_of_them(mirrored):
@@ -155,37 +197,46 @@ def test_replicas_refuse_a_batch_that_is_not_for_all_of_them(mirrored):
 
 def test_two_replicas_equal_one_learner_shallow(mirrored):
   """The same with convolutions and without a core."""
+  one, two = [_make_learner(_agent('shallow'), **split)
+              for split in ({}, dict(strategy=mirrored))]
   _assert_equal_one(
-      [dict(strategy=mirrored, num_parts=2)],
-      [_batch(seed, 'shallow') for seed in range(3)],
-      _agent('shallow'), _OPTIMIZER, 1e-4)
+      one, [two], [_batch(seed, 'shallow') for seed in range(3)], 1e-4)
 
 
-def test_parts_of_a_batch_equal_the_whole():
+def test_parts_of_a_batch_equal_the_whole(renewed):
   """Instructions included, whose gradients are sparse."""
   batches = [learners.with_words(_batch(seed), np.arange(_B * 5).reshape(_B, 5))
              for seed in range(5)]
   _assert_equal_one(
-      [dict(num_parts=num_parts) for num_parts in (2, 3, 99)], batches,
-      learners.make_language_agent(), _OPTIMIZER, 1e-5)
+      renewed('language'), [renewed('language', num_parts=2)], batches, 1e-5)
 
 
-def _gradients(agent, params, batch, loss=_LOSS):
+def _gradients(params, batch):
   params = {name: tf.constant(value) for name, value in params.items()}
   with tf.GradientTape() as tape:
     tape.watch(params)
-    total_loss, _, _ = impala.compute_loss(agent, loss, params, batch)
-  return _numpy(tape.gradient(total_loss, params))
+    loss, _, _ = learners.small_loss(params, None, batch)
+  return {name: tf.convert_to_tensor(gradient).numpy()
+          for name, gradient in tape.gradient(loss, params).items()}
 
 
 def test_step_trains_on_the_whole_batch(split):
   """It logs the losses of all of it, core states and last unroll included."""
-  agent = _agent(use_lstm=True)
-  learner = _make_learner(agent, **split)
-  batch = _batch(0, use_lstm=True)
+  learner, batch = _make_small(**split), _batch(0, use_lstm=True)
+  _, expected, priorities = learners.small_loss(
+      _numpy(learner.weights()), None, batch)
+  assert len(set(priorities.numpy())) == _B
+  _assert_logs(_step(learner, batch), expected)
+
+
+def test_step_logs_the_losses_of_the_agent(renewed):
+  learner, batch = renewed('lstm'), _batch(0, use_lstm=True)
   _, expected, _ = impala.compute_loss(
-      agent, _LOSS, _numpy(learner.weights()), batch)
-  logs = _step(learner, batch)
+      _agent(use_lstm=True), _LOSS, _numpy(learner.weights()), batch)
+  _assert_logs(_step(learner, batch), expected)
+
+
+def _assert_logs(logs, expected):
   assert set(expected) < set(logs)
   for name, value in expected.items():
     if isinstance(value, tuple):
@@ -196,11 +247,11 @@ def test_step_trains_on_the_whole_batch(split):
 @pytest.mark.parametrize('clip', [1e-3, .5, 1e6, 0.])
 def test_gradient_is_clipped_by_its_global_norm(clip):
   """The update is RMSProp's on the scaled gradient; 0 does not clip."""
-  learner = _make_learner(
+  learner = _make_small(
       optimizer=_OPTIMIZER._replace(gradient_norm_clip=clip, epsilon=1e-4))
   batch = _batch(0)
   before = _numpy(learner.weights())
-  gradients = _gradients(_agent(), before, batch)
+  gradients = _gradients(before, batch)
   norm = np.sqrt(sum((g.astype(np.float64) ** 2).sum()
                      for g in gradients.values()))
   assert .5 < norm < 1e6
@@ -216,8 +267,7 @@ def test_gradient_is_clipped_by_its_global_norm(clip):
 
 def test_update_that_is_not_finite_is_skipped(split):
   """Weights and slots stay, frames count, and the next update works."""
-  learner = _make_learner(
-      **split, loss=_LOSS._replace(reward_clipping='none'))
+  learner = _make_small(**split)
   assert _step(learner, _batch(0))['skipped'] == 0.
   before = _locals(learner, 0)
   for i, bad in enumerate([np.nan, np.inf, -np.inf]):
@@ -255,23 +305,28 @@ def test_seed_decides_the_initial_weights():
   assert (first['baseline/w'] != other['baseline/w']).any()
 
 
-def test_compiled_by_xla_equals_not_compiled(mirrored):
-  """Losses and weights after a few updates, for one replica and for two."""
-  learners = [_make_learner(),
-              _make_learner(jit_compile=True),
-              _make_learner(strategy=mirrored, jit_compile=True)]
+def test_compiled_by_xla_equals_not_compiled():
+  """Losses and weights after a few updates."""
+  _assert_compiled_equals_not_compiled(
+      _make_learner(), _make_learner(jit_compile=True))
+
+
+def test_replicas_compiled_by_xla_equal_one_that_is_not(mirrored):
+  _assert_compiled_equals_not_compiled(
+      _make_small(), _make_small(strategy=mirrored, jit_compile=True))
+
+
+def _assert_compiled_equals_not_compiled(one, compiled):
   for i in range(3):
-    logs, *others = [_step(learner, _batch(i)) for learner in learners]
-    for other in others:
-      for name, value in logs.items():
-        assert other[name] == pytest.approx(value, 1e-3, 1e-4), name
-  for learner in learners[1:]:
-    _assert_close(_locals(learner, 0), _locals(learners[0], 0), 1e-4)
+    logs, other = [_step(learner, _batch(i)) for learner in (one, compiled)]
+    for name, value in logs.items():
+      assert other[name] == pytest.approx(value, 1e-3, 1e-4), name
+  _assert_close(_locals(compiled, 0), _locals(one, 0), 1e-4)
 
 
 def test_variables_are_the_whole_state():
   """With those of another, a learner goes on as that does."""
-  one, other = _make_learner(), _make_learner(seed=2)
+  one, other = _make_small(), _make_small(seed=2)
   for i in range(3):
     _step(one, _batch(i))
   for variable, value in zip(other.variables(), one.variables()):
@@ -312,7 +367,7 @@ def _linear_loss(params, unused_target_params, batch):
   """Sums over unrolls: their weights and priorities show which arrived."""
   first = batch.unrolls.env_outputs.reward[0]
   loss = tf.reduce_sum(
-      batch.weights * first) * tf.reduce_sum(params['baseline/w'])
+      batch.weights * first) * tf.reduce_sum(params['layer/w'])
   count = tf.cast(tf.size(first), tf.float32)
   return loss, dict(
       total=tf.reduce_sum(first), mean=(tf.reduce_sum(first), count),
@@ -350,16 +405,16 @@ def test_loss_sees_the_weights_of_unrolls(linear_learner):
 def _target_loss(params, target_params, batch):
   """Moves one weight by its gradient of 1, and logs the targets."""
   del batch
-  return tf.reduce_sum(params['baseline/b']), dict(
-      params=tf.reduce_sum(params['baseline/b']),
-      targets=tf.reduce_sum(target_params['baseline/b'])), None
+  return tf.reduce_sum(params['layer/b']), dict(
+      params=tf.reduce_sum(params['layer/b']),
+      targets=tf.reduce_sum(target_params['layer/b'])), None
 
 
 def test_target_weights_follow_at_their_period(split):
   """They are the weights of the last update that the period divides."""
   num_replicas = 2 if 'strategy' in split else 1
-  learner = _make_learner(**split, loss_fn=_target_loss,
-                          target_update_period=3)
+  learner = _make_learner(learners.SmallAgent(), **split,
+                          loss_fn=_target_loss, target_update_period=3)
   params, targets = zip(*(
       (logs['params'] / num_replicas, logs['targets'] / num_replicas)
       for logs in (_step(learner, _batch(0)) for _ in range(8))))
@@ -371,7 +426,8 @@ def test_target_weights_follow_at_their_period(split):
 def test_target_weights_are_part_of_the_state():
   """Whoever takes over the variables goes on with the same targets."""
   make = lambda seed: _make_learner(
-      seed=seed, loss_fn=_target_loss, target_update_period=3)
+      learners.SmallAgent(), seed=seed, loss_fn=_target_loss,
+      target_update_period=3)
   one, other = make(1), make(2)
   for i in range(4):
     _step(one, _batch(i))
@@ -384,25 +440,42 @@ def test_target_weights_are_part_of_the_state():
 def test_a_loss_without_target_weights_gets_none():
   def loss_fn(params, target_params, unused_batch):
     assert target_params is None
-    return tf.reduce_sum(params['baseline/b']), {}, None
+    return tf.reduce_sum(params['layer/b']), {}, None
 
-  assert 'grad_norm' in _step(_make_learner(loss_fn=loss_fn), _batch(0))
+  learner = _make_learner(learners.SmallAgent(), loss_fn=loss_fn)
+  assert 'grad_norm' in _step(learner, _batch(0))
 
 
 # Rows of an embedding.
 
 
-def _make_language(strategy=None, **kwargs):
-  return _make_learner(learners.make_language_agent(), strategy, **kwargs)
+class _Reader:
+  """An agent of instructions alone, which takes XLA the least time."""
+
+  def initial_params(self, seed):
+    initializer = layers.Initializer(seed)
+    instructions.init_encoder(initializer)
+    return initializer.params
+
+
+def _reader_loss(params, unused_target_params, batch):
+  _, words = batch.unrolls.env_outputs.observation
+  encodings = instructions.encode(
+      params, tf.reshape(words, [-1, learners.WORDS]))
+  reward = tf.reshape(batch.unrolls.env_outputs.reward, [-1, 1])
+  return tf.reduce_sum(tf.square(encodings - reward)), {}, None
 
 
 @pytest.mark.parametrize('num_replicas, jit_compile', [
     (1, False), (1, True), (2, False)])
 def test_rows_without_words_keep_their_slots(
-    mirrored, num_replicas, jit_compile):
+    mirrored, renewed, num_replicas, jit_compile):
   """As TensorFlow 1's sparse RMSProp; padding touches no row either."""
-  learner = _make_language(
-      mirrored if num_replicas == 2 else None, jit_compile=jit_compile)
+  if jit_compile:
+    learner = _make_learner(_Reader(), loss_fn=_reader_loss, jit_compile=True)
+  else:
+    learner = renewed(
+        'language', **(dict(strategy=mirrored) if num_replicas == 2 else {}))
   index = list(learner.params).index('instruction/embedding')
   state = lambda: [
       getattr(v, 'values', [v])[0].numpy() for v in (
@@ -427,8 +500,8 @@ def test_a_row_that_occurs_once_is_one_of_the_gradient():
   np.testing.assert_array_equal(dense['table'][:, 0], [0, 1, 0, 0, 2, 0])
 
 
-def test_replicas_touch_rows_as_one_learner(mirrored):
-  one, two = _make_language(), _make_language(mirrored)
+def test_replicas_touch_rows_as_one_learner(mirrored, renewed):
+  one, two = renewed('language'), renewed('language', strategy=mirrored)
   rng = np.random.default_rng(0)
   for seed in range(10):
     ids = rng.integers(-1, 30, [_B, 5])

@@ -449,7 +449,11 @@ def test_sparse_mirrored_replicas_equal_tensorflow_1(mirrored, make):
     optimizer = rmsprop.RMSProp(.05, **settings)
     optimizer.build(variables)
 
-    @tf.function(reduce_retracing=True)
+    of_any_length = [
+        (tf.TensorSpec([None, *shape[1:]]), tf.TensorSpec([None], tf.int32))
+        for shape in _TABLE_SHAPES]
+
+    @tf.function(input_signature=[of_any_length, tf.TensorSpec([], tf.bool)])
     def update(slices, condition):
       optimizer.apply_gradients(
           zip(make(mirrored, slices, variables), variables), scale=.5,

@@ -197,27 +197,35 @@ def test_every_setting_makes_a_difference(networks, changes):
   assert abs(losses[0] - losses[1]) > 1e-3
 
 
+def _train(**split):
+  """A learner after a few updates, and the priorities of the last."""
+  learner = learners.make_reactor_learner(
+      learners.make_reactor_agent(), **split)
+  for seed in range(3):
+    logs, priorities = learner.step(learner.place(learners.make_reactor_batch(
+        seed, np.linspace(.5, 2., _B))))
+    assert not logs['skipped']
+  return learner, priorities
+
+
+@pytest.fixture(scope='module', name='whole')
+def _whole():
+  return _train()
+
+
 @pytest.mark.parametrize('in_parts', [False, True])
-def test_two_replicas_and_parts_equal_one_learner(mirrored, in_parts):
+def test_two_replicas_and_parts_equal_one_learner(mirrored, whole, in_parts):
   """Weights, targets and slots; priorities are those of the whole batch."""
-  agent = learners.make_reactor_agent()
-  learners_, priorities = [], []
-  for split in {}, dict(num_parts=3) if in_parts else dict(strategy=mirrored):
-    learner = learners.make_reactor_learner(agent, **split)
-    for seed in range(3):
-      logs, found = learner.step(learner.place(learners.make_reactor_batch(
-          seed, np.linspace(.5, 2., _B))))
-      assert not logs['skipped']
-    learners_.append(learner)
-    priorities.append(found)
-  assert priorities[0].shape == (_B,)
-  np.testing.assert_allclose(*priorities, rtol=1e-4)
-  for one, two in zip(*(learner.variables() for learner in learners_),
-                      strict=True):
+  learner, priorities = whole
+  other, others_priorities = _train(
+      **dict(num_parts=3) if in_parts else dict(strategy=mirrored))
+  assert priorities.shape == (_B,)
+  np.testing.assert_allclose(priorities, others_priorities, rtol=1e-4)
+  for one, two in zip(learner.variables(), other.variables(), strict=True):
     np.testing.assert_allclose(one.numpy(), two.numpy(), atol=2e-5)
-  target = learners_[0].target_params['policy/output/w'].numpy()
-  online = learners_[0].params['policy/output/w'].numpy()
-  initial = agent.initial_params(1)['policy/output/w']
+  target = learner.target_params['policy/output/w'].numpy()
+  online = learner.params['policy/output/w'].numpy()
+  initial = learners.make_reactor_agent().initial_params(1)['policy/output/w']
   assert np.abs(target - online).max() > 1e-4
   assert np.abs(target - initial).max() > 1e-4
 

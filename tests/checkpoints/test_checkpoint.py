@@ -5,6 +5,7 @@ import glob
 import logging as python_logging
 import os
 import resource
+import shutil
 
 import numpy as np
 import pytest
@@ -18,8 +19,8 @@ from scalable_agent.environments import ArraySpec
 from tests import learners
 
 _NUM_ACTIONS = learners.NUM_ACTIONS
-_agent, _batch = learners.make_agent, learners.make_batch
-_make_learner = learners.make_learner
+_batch = learners.make_batch
+_make_learner = learners.make_small_learner
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -43,18 +44,37 @@ def _state(learner):
 
 
 def _train_and_save(logdir, num_saves, keep=3):
-  """Saves after each of some updates; returns the state at each save."""
+  """Saves after each of some updates; yields the state at each save."""
   learner = _make_learner()
   os.makedirs(logdir, exist_ok=True)
   checkpointer = checkpoint.Checkpointer(str(logdir), learner, '{"a": 1}', keep)
-  states = []
   for i in range(num_saves):
     _step(learner, _batch(i))
     checkpointer.save()
     assert os.path.exists(checkpoint_files.path_of(
         str(logdir), learner.frames) + '.index')
-    states.append(_state(learner))
-  return states
+    yield _state(learner)
+
+
+@pytest.fixture(scope='module')
+def copy_run(tmp_path_factory):
+  """A function that makes a log directory as a run leaves it.
+
+  It takes the directory and a number of saves, up to 3, and returns the state
+  at each. The run is made once.
+  """
+  logdir = tmp_path_factory.mktemp('run')
+  states, copies = [], []
+  for state in _train_and_save(logdir, 3):
+    states.append(state)
+    copies.append(tmp_path_factory.mktemp('copy'))
+    shutil.copytree(logdir, copies[-1], dirs_exist_ok=True)
+
+  def copy(target, num_saves):
+    shutil.copytree(copies[num_saves - 1], target, dirs_exist_ok=True)
+    return states[:num_saves]
+
+  return copy
 
 
 def _restore(logdir, learner=None):
@@ -69,9 +89,9 @@ def _data_files(logdir):
                 key=lambda path: int(path.split('-')[-4].split('.')[0]))
 
 
-def test_checkpoint_round_trip(tmp_path):
+def test_checkpoint_round_trip(tmp_path, copy_run):
   """Weights, slots and counters come back bit by bit, and training goes on."""
-  states = _train_and_save(tmp_path, 2)
+  states = copy_run(tmp_path, 2)
   learner, path = _restore(tmp_path)
   assert path.endswith('-160')
   _assert_equal(_state(learner), states[-1])
@@ -82,9 +102,9 @@ def test_checkpoint_round_trip(tmp_path):
   assert learner.frames == 240
 
 
-def test_checkpoint_changes_number_of_replicas(tmp_path, mirrored):
+def test_checkpoint_changes_number_of_replicas(tmp_path, copy_run, mirrored):
   """Two replicas take up what one left, both of them all of it, and back."""
-  states = _train_and_save(tmp_path, 1)
+  states = copy_run(tmp_path, 1)
   two, _ = _restore(tmp_path, _make_learner(strategy=mirrored, seed=99))
   for replica in range(2):
     _assert_equal(_locals(two, replica), states[-1][0])
@@ -123,9 +143,9 @@ def _remove_index(path):
 @pytest.mark.parametrize(
     'corrupt', [_truncate, _flip_bytes, os.remove, _remove_index])
 def test_corrupt_checkpoint_falls_back_to_the_one_before(
-    tmp_path, caplog, corrupt):
+    tmp_path, copy_run, caplog, corrupt):
   """All of the state is the older one's, with a warning that names the file."""
-  states = _train_and_save(tmp_path, 3)
+  states = copy_run(tmp_path, 3)
   corrupt(_data_files(tmp_path)[-1])
   with caplog.at_level(python_logging.WARNING):
     learner, path = _restore(tmp_path)
@@ -136,9 +156,9 @@ def test_corrupt_checkpoint_falls_back_to_the_one_before(
   assert any('-240 cannot be restored' in w for w in warnings), warnings
 
 
-def test_training_goes_on_after_a_corrupt_checkpoint(tmp_path):
+def test_training_goes_on_after_a_corrupt_checkpoint(tmp_path, copy_run):
   """The checkpoint that was corrupt is written anew and can be restored."""
-  _train_and_save(tmp_path, 3)
+  copy_run(tmp_path, 3)
   _truncate(_data_files(tmp_path)[-1])
   learner = _make_learner(seed=99)
   checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '')
@@ -151,9 +171,10 @@ def test_training_goes_on_after_a_corrupt_checkpoint(tmp_path):
   _assert_equal(_state(restored), _state(learner))
 
 
-def test_a_machine_that_cannot_read_now_damages_nothing(tmp_path, monkeypatch):
+def test_a_machine_that_cannot_read_now_damages_nothing(
+    tmp_path, copy_run, monkeypatch):
   """A run on an older checkpoint would lose what came after it."""
-  _train_and_save(tmp_path, 2)
+  copy_run(tmp_path, 2)
   before = sorted(os.listdir(tmp_path))
   restore = tf.train.Checkpoint.restore
 
@@ -165,7 +186,8 @@ def test_a_machine_that_cannot_read_now_damages_nothing(tmp_path, monkeypatch):
   monkeypatch.setattr(tf.train.Checkpoint, 'restore', fail)
   # Scores of the older one would pass for those of the newest.
   read_weights = lambda: checkpoint.restore_weights(
-      [str(tmp_path / f'ckpt-{frames}') for frames in (80, 160)], _agent())
+      [str(tmp_path / f'ckpt-{frames}') for frames in (80, 160)],
+      learners.SmallAgent())
   for read in lambda: _restore(tmp_path), read_weights:
     with pytest.raises(checkpoint.CheckpointError) as caught:
       read()
@@ -175,8 +197,8 @@ def test_a_machine_that_cannot_read_now_damages_nothing(tmp_path, monkeypatch):
   assert sorted(os.listdir(tmp_path)) == before
 
 
-def test_two_corrupt_checkpoints(tmp_path):
-  states = _train_and_save(tmp_path, 3)
+def test_two_corrupt_checkpoints(tmp_path, copy_run):
+  states = copy_run(tmp_path, 3)
   for path in _data_files(tmp_path)[1:]:
     _flip_bytes(path)
   learner, path = _restore(tmp_path)
@@ -184,9 +206,9 @@ def test_two_corrupt_checkpoints(tmp_path):
   _assert_equal(_state(learner), states[0])
 
 
-def test_all_checkpoints_corrupt(tmp_path):
+def test_all_checkpoints_corrupt(tmp_path, copy_run):
   """An error that names them: a run must not start afresh over another."""
-  _train_and_save(tmp_path, 2)
+  copy_run(tmp_path, 2)
   for path in _data_files(tmp_path):
     _truncate(path)
   with pytest.raises(checkpoint.CheckpointError, match='-80.*-160.*--logdir'):
@@ -195,13 +217,14 @@ def test_all_checkpoints_corrupt(tmp_path):
 
 def test_checkpoint_of_another_network(tmp_path):
   """Weights of other shapes, or missing ones, are an error."""
-  _train_and_save(tmp_path, 1)
+  make = learners.make_learner
+  checkpoint.Checkpointer(str(tmp_path), make(), '').save()
   with pytest.raises(checkpoint.CheckpointError):
-    _restore(tmp_path, _make_learner(_agent(use_lstm=True)))
+    _restore(tmp_path, make(learners.make_agent(use_lstm=True)))
   wider = networks.Agent(
       _NUM_ACTIONS + 1, (ArraySpec((4,), np.float32),), 'vector', False)
   with pytest.raises(checkpoint.CheckpointError):
-    _restore(tmp_path, _make_learner(wider))
+    _restore(tmp_path, make(wider))
 
 
 def test_checkpoint_that_lacks_something(tmp_path):
@@ -219,9 +242,10 @@ def test_checkpoint_that_lacks_something(tmp_path):
 @pytest.mark.parametrize('content', [
     None, b'', b'\0' * 300, b'model_checkpoint_path: "ckp', b'\xff{}\n',
     b'model_checkpoint_path: "ckpt-80"\n', b'model_checkpoint_path: 7\n'])
-def test_the_file_called_checkpoint_decides_nothing(tmp_path, content):
+def test_the_file_called_checkpoint_decides_nothing(
+    tmp_path, copy_run, content):
   """It may be gone, damaged, or name another checkpoint."""
-  states = _train_and_save(tmp_path, 2)
+  states = copy_run(tmp_path, 2)
   if content is None:
     os.remove(tmp_path / 'checkpoint')
   else:
@@ -236,10 +260,10 @@ def test_the_file_called_checkpoint_decides_nothing(tmp_path, content):
   assert tf.train.latest_checkpoint(str(tmp_path)).endswith('-240')
 
 
-def test_any_damage_gives_the_newest_whole_checkpoint(tmp_path):
+def test_any_damage_gives_the_newest_whole_checkpoint(tmp_path, copy_run):
   """Or an error, if there is none; never another state, never a new start."""
   logdir = tmp_path / 'run'
-  states = _train_and_save(logdir, 2)
+  states = copy_run(logdir, 2)
   by_frames = {80: states[0], 160: states[1]}
   learner = _make_learner()
   random = np.random.default_rng(1)
@@ -285,9 +309,9 @@ def _damage(path, random):
   path.write_bytes(content)
 
 
-def test_damaged_checkpoints_are_set_aside(tmp_path):
+def test_damaged_checkpoints_are_set_aside(tmp_path, copy_run):
   """What goes on from an older one must not be older than a damaged one."""
-  _train_and_save(tmp_path, 3)
+  copy_run(tmp_path, 3)
   for path in _data_files(tmp_path)[1:]:
     _flip_bytes(path)
   learner = _make_learner(seed=99)
@@ -303,9 +327,9 @@ def test_damaged_checkpoints_are_set_aside(tmp_path):
   _assert_equal(_state(restored), _state(learner))
 
 
-def test_damaged_checkpoints_are_not_among_those_kept(tmp_path):
+def test_damaged_checkpoints_are_not_among_those_kept(tmp_path, copy_run):
   """Whether what is saved next is newer than they are, or nothing is."""
-  states = _train_and_save(tmp_path, 3)
+  states = copy_run(tmp_path, 3)
   for path in _data_files(tmp_path)[1:]:
     _flip_bytes(path)
   learner = _make_learner(seed=99)
@@ -326,9 +350,10 @@ def test_damaged_checkpoints_are_not_among_those_kept(tmp_path):
 
 
 @pytest.mark.parametrize('fail', ['mkdir', 'fsync', 'replace'])
-def test_a_save_that_fails_leaves_all_as_it_was(tmp_path, monkeypatch, fail):
+def test_a_save_that_fails_leaves_all_as_it_was(
+    tmp_path, copy_run, monkeypatch, fail):
   """The next one, when there is room again, succeeds."""
-  states = _train_and_save(tmp_path, 2)
+  states = copy_run(tmp_path, 2)
   learner, _ = _restore(tmp_path)
   before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
   checkpointer = checkpoint.Checkpointer(str(tmp_path), learner, '')
@@ -392,9 +417,10 @@ def test_tensorflow_that_cannot_write_is_such_a_failure(tmp_path):
   assert list(tmp_path.iterdir()) == []
 
 
-def test_a_save_that_was_killed_while_it_moved_the_files_is_finished(tmp_path):
+def test_a_save_that_was_killed_while_it_moved_the_files_is_finished(
+    tmp_path, copy_run):
   """Or removed, if it had not begun to."""
-  states = _train_and_save(tmp_path, 2)
+  states = copy_run(tmp_path, 2)
   for frames in 80, 160:
     directory = tmp_path / f'ckpt-{frames}_temp'
     directory.mkdir()
@@ -441,7 +467,7 @@ def test_a_move_that_failed_half_way_is_finished(tmp_path, monkeypatch, finish):
 @pytest.mark.parametrize('keep', [1, 2])
 def test_keeps_the_last_few(tmp_path, keep):
   """Older ones go, also those of a run before."""
-  _train_and_save(tmp_path, 3, keep)
+  list(_train_and_save(tmp_path, 3, keep))
   numbers = lambda: [int(path.split('-')[-4].split('.')[0])
                      for path in _data_files(tmp_path)]
   assert numbers() == [80, 160, 240][-keep:]
@@ -525,11 +551,11 @@ def _make_language_learner():
   agent = networks.Agent(
       3, (ArraySpec((20, 20, 1), np.dtype(np.uint8)),
           ArraySpec((5,), np.dtype(np.int32))), 'deep', True)
-  return _make_learner(agent)
+  return learners.make_learner(agent)
 
 
 @pytest.mark.parametrize('make_learner, layers', [
-    (_make_learner, _VECTOR_LAYERS),
+    (learners.make_learner, _VECTOR_LAYERS),
     (_make_language_learner, _LANGUAGE_LAYERS)])
 def test_names_in_a_checkpoint_stay(tmp_path, make_learner, layers):
   """So that what earlier versions saved is restored, slots by their order."""
@@ -559,17 +585,18 @@ def test_target_weights_are_saved(tmp_path):
   """A run that resumes goes on with the targets that it had."""
   def loss_fn(params, target_params, unused_batch):
     del target_params
-    return tf.reduce_sum(params['baseline/b']), {}, None
+    return tf.reduce_sum(params['layer/b']), {}, None
 
-  make = lambda seed: _make_learner(
-      seed=seed, loss_fn=loss_fn, target_update_period=2)
+  make = lambda seed: learners.make_learner(
+      learners.SmallAgent(), seed=seed, loss_fn=loss_fn,
+      target_update_period=2)
   learner = make(1)
   for i in range(3):
     _step(learner, _batch(i))
   checkpoint.Checkpointer(str(tmp_path), learner, '').save()
   other = make(2)
   checkpoint.Checkpointer(str(tmp_path), other, '').restore()
-  assert (learner.params['baseline/b'].numpy() !=
-          learner.target_params['baseline/b'].numpy()).all()
+  assert (learner.params['layer/b'].numpy() !=
+          learner.target_params['layer/b'].numpy()).all()
   for name, target in learner.target_params.items():
     np.testing.assert_array_equal(other.target_params[name], target)

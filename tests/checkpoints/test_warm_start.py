@@ -26,7 +26,8 @@ def _config(warm_start):
 def _start(logdir, warm_start='', seed=1, agent=None):
   """A learner as a run starts it; returns it and what saves it."""
   os.makedirs(logdir, exist_ok=True)
-  learner = learners.make_learner(agent, seed=seed)
+  learner = learners.make_learner(
+      agent or learners.SmallAgent(), loss_fn=learners.small_loss, seed=seed)
   checkpointer = checkpoint.Checkpointer(
       str(logdir), learner, _config(warm_start))
   checkpointer.restore()
@@ -114,18 +115,19 @@ def test_a_run_that_was_saved_can_do_without_the_donor(tmp_path):
   assert again.steps == 0 and _same(_trained(again), _trained(donor))
 
 
-class _Widened:
-  """An agent with one more weight."""
+class _Changed(learners.SmallAgent):
+  """An agent of one other weight."""
+
+  def __init__(self, name, size):
+    self._weight = {name: np.zeros([size], np.float32)}
 
   def initial_params(self, seed):
-    return dict(learners.make_agent().initial_params(seed),
-                also=np.zeros([7], np.float32))
+    return {**super().initial_params(seed), **self._weight}
 
 
 @pytest.mark.parametrize('agent, expected', [
-    (learners.make_agent(use_lstm=True),
-     'baseline/w is [68, 1] there and [256, 1] here'),
-    (_Widened(), 'also is missing there and [7] here')])
+    (_Changed('layer/b', 256), 'layer/b is [100] there and [256] here'),
+    (_Changed('also', 7), 'also is missing there and [7] here')])
 def test_another_network_is_refused_in_a_line(donor, tmp_path, agent, expected):
   with pytest.raises(config_lib.ConfigError) as caught:
     _start(tmp_path, donor[1], agent=agent)

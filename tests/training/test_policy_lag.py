@@ -14,6 +14,7 @@ from scalable_agent.replay import buffer
 from tests import test_experiment
 from tests.test_experiment import run_main  # pylint: disable=unused-import
 from tests.training import test_run
+from tests.training.test_run import quick  # pylint: disable=unused-import
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.usefixtures('bounded')
 @contextlib.contextmanager
 def _running(logdir, *arguments):
   logdir.mkdir(exist_ok=True)
-  run, agent = test_run._make_run(logdir, *arguments)
+  run, agent = test_run._make_run(
+      logdir, '--environment_threads=2', *arguments)
   try:
     yield run, agent
   finally:
@@ -82,6 +84,7 @@ def test_actors_act_with_the_weights_of_so_many_updates_ago(tmp_path, lag):
       run.train_on(staged)
 
 
+@pytest.mark.usefixtures('quick')
 def test_actor_jobs_get_weights_of_so_many_updates_ago(tmp_path, monkeypatch):
   published = []
   with _running(tmp_path, '--architecture=a2c_sync_trajectory',
@@ -98,6 +101,7 @@ def test_actor_jobs_get_weights_of_so_many_updates_ago(tmp_path, monkeypatch):
   assert published == [0, 0, 1, 2, 3]
 
 
+@pytest.mark.usefixtures('quick')
 def test_impala_adds_its_own_lag(tmp_path):
   with _running(tmp_path, '--policy_lag=4') as (run, _):
     for _ in range(12):
@@ -137,6 +141,7 @@ def test_what_would_be_trained_on_too_late_is_dropped():
     queue.get(2)
 
 
+@pytest.mark.usefixtures('quick')
 def test_updates_are_counted_where_replay_is_empty_at_first(
     tmp_path, monkeypatch):
   """A batch of new unrolls alone is gathered in several parts."""
@@ -158,6 +163,7 @@ def test_updates_are_counted_where_replay_is_empty_at_first(
       run.train_on(staged)
 
 
+@pytest.mark.usefixtures('quick')
 def test_no_unroll_is_older_than_the_limit(tmp_path):
   """Other unrolls than those are trained on, and their number is logged."""
   limit, updates = 1, 30

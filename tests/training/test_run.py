@@ -18,6 +18,7 @@ from scalable_agent import suites
 from scalable_agent import trajectories
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
+from scalable_agent.assembly import loss as loss_assembly
 from scalable_agent.checkpoints import checkpoint
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.config import flags as config_flags
@@ -42,7 +43,7 @@ def _make_config(logdir, *arguments):
     flags.FLAGS([
         'experiment', '--level_name=synthetic:step_ms=0,size=3,episode_steps=7',
         f'--logdir={logdir}', '--network=vector', '--unroll_length=5',
-        '--batch_size=6', '--num_actors=6', '--environment_threads=2',
+        '--batch_size=6', '--num_actors=6', '--environment_threads=1',
         *arguments])
     return config_lib.resolve(config_flags.given())
 
@@ -59,11 +60,27 @@ def _make_run(logdir, *arguments):
   return run, agent
 
 
+@pytest.fixture
+def quick(monkeypatch):
+  """Learners have a loss whose updates are quickly traced."""
+
+  def create_loss_fn(unused_config, unused_agent):
+    return loss_fn
+
+  def loss_fn(params, unused_target_params, batch):
+    size = tf.add_n([tf.reduce_sum(tf.square(p)) for p in params.values()])
+    priorities = tf.reduce_mean(
+        tf.square(batch.unrolls.agent_outputs.policy_logits), [0, 2])
+    return size, dict(total_loss=size), priorities
+
+  monkeypatch.setattr(loss_assembly, 'create_loss_fn', create_loss_fn)
+
+
 def _largest_log_rho(logdir, architecture, use_lstm, num_steps=6):
   """Of all actions of some batches, against the weights they are to train."""
   run, agent = _make_run(
       logdir, f'--architecture={architecture}', f'--use_lstm={use_lstm}',
-      '--learning_rate=0.1')
+      '--learning_rate=0.1', '--environment_threads=2')
   largest = 0.
   try:
     for _ in range(num_steps):
@@ -108,6 +125,7 @@ def _train(run, num_updates=1):
     run.train_on(run.batches.next(signals.Stop()))
 
 
+@pytest.mark.usefixtures('quick')
 def test_states_to_recompute_need_no_replay(tmp_path):
   """A sweep over the share that is replayed begins with none."""
   run, _ = _make_run(tmp_path, '--use_lstm', '--replay_state=recomputed')
@@ -143,6 +161,7 @@ def test_logs_that_have_lost_their_checkpoints_are_left_alone(tmp_path):
   assert (tmp_path / 'metrics.jsonl').read_text() == line
 
 
+@pytest.mark.usefixtures('quick')
 def test_the_logs_belong_to_a_checkpoint_from_the_start(tmp_path):
   run, _ = _make_run(tmp_path)
   try:
@@ -170,6 +189,7 @@ def test_twenty_episodes_are_filmed_over_a_run_and_one_at_its_start(
     run.close()
 
 
+@pytest.mark.usefixtures('quick')
 def test_what_a_run_reports_of_its_updates(tmp_path, monkeypatch):
   """Actions that were taken there, and how many acted at a time."""
   run, _ = _make_run(tmp_path)
@@ -208,6 +228,7 @@ def test_a_checkpoint_is_due_so_long_after_the_last_one(tmp_path, monkeypatch):
     run.close()
 
 
+@pytest.mark.usefixtures('quick')
 def test_what_was_not_reported_is_written_at_the_end(tmp_path):
   run, _ = _make_run(tmp_path)
   try:
@@ -219,6 +240,7 @@ def test_what_was_not_reported_is_written_at_the_end(tmp_path):
   assert json.loads(line)['learner_steps'] == 2
 
 
+@pytest.mark.usefixtures('quick')
 def test_the_last_checkpoint_is_saved_even_if_what_is_left_cannot_be_reported(
     tmp_path, monkeypatch):
   run, _ = _make_run(tmp_path)
@@ -236,6 +258,7 @@ def test_the_last_checkpoint_is_saved_even_if_what_is_left_cannot_be_reported(
   assert checkpoint_files.newest_frames(str(tmp_path)) == 60
 
 
+@pytest.mark.usefixtures('quick')
 def test_the_last_checkpoint_does_not_wait_for_environments(tmp_path):
   """What ends the run may give them less time than they take to end."""
   config = _make_config(tmp_path, '--total_environment_frames=60')
@@ -262,6 +285,7 @@ def test_the_last_checkpoint_does_not_wait_for_environments(tmp_path):
   assert saved == [(60, [60])]
 
 
+@pytest.mark.usefixtures('quick')
 def test_a_directory_that_is_gone_for_a_while(tmp_path, caplog):
   """Training goes on, the log says why nothing is saved, nothing is lost."""
   logdir, elsewhere = tmp_path / 'run', tmp_path / 'elsewhere'
@@ -292,6 +316,7 @@ def test_a_directory_that_is_gone_for_a_while(tmp_path, caplog):
   assert checkpoint_files.newest_frames(str(logdir)) == 90
 
 
+@pytest.mark.usefixtures('quick')
 def test_training_gives_up_after_so_many_failed_saves(tmp_path, caplog):
   logdir = tmp_path / 'run'
   logdir.mkdir()
@@ -313,6 +338,7 @@ def test_training_gives_up_after_so_many_failed_saves(tmp_path, caplog):
     run.close()
 
 
+@pytest.mark.usefixtures('quick')
 def test_logs_that_cannot_be_written_keep_the_checkpoint_back(tmp_path):
   """A run that resumes from it would have a hole in its logs."""
   run, _ = _make_run(tmp_path)
@@ -332,6 +358,7 @@ def test_logs_that_cannot_be_written_keep_the_checkpoint_back(tmp_path):
     run.close()
 
 
+@pytest.mark.usefixtures('quick')
 def test_a_trace_of_what_is_past_is_refused_before_anybody_acts(tmp_path):
   run, _ = _make_run(tmp_path)
   _train(run, 2)
@@ -346,6 +373,7 @@ def test_a_trace_of_what_is_past_is_refused_before_anybody_acts(tmp_path):
 
 
 @pytest.mark.parametrize('refused_by', ['reporter', 'actors'])
+@pytest.mark.usefixtures('quick')
 def test_a_run_that_is_refused_leaves_nothing_open(
     tmp_path, monkeypatch, refused_by):
   config = _make_config(tmp_path)
@@ -414,6 +442,7 @@ def test_environments_that_return_nan_are_named():
     assert '\n' not in line
 
 
+@pytest.mark.usefixtures('quick')
 def test_a_run_that_was_stopped_for_long_goes_on(tmp_path, monkeypatch):
   """After SIGCONT there is no batch yet, and hours seem to have passed."""
   run, _ = _make_run(
@@ -457,6 +486,7 @@ def test_the_lock_is_as_new_as_the_last_wait_for_nothing(
     run.close()
 
 
+@pytest.mark.usefixtures('quick')
 def test_while_replay_fills_nobody_waits(tmp_path, monkeypatch, caplog):
   """Eight unrolls a second, of which the first update needs 40."""
   monkeypatch.setattr(replay_watch, '_FILL_LOG_SECONDS', 1.)
@@ -473,6 +503,7 @@ def test_while_replay_fills_nobody_waits(tmp_path, monkeypatch, caplog):
     run.close()
 
 
+@pytest.mark.usefixtures('quick')
 def test_priorities_go_back_by_the_keys_of_their_batch(tmp_path, monkeypatch):
   """Those of an update that was skipped do not: they are not finite."""
   run, _ = _make_run(
@@ -536,6 +567,7 @@ def test_environments_that_are_stuck_fill_no_replay(tmp_path):
     run.close()
 
 
+@pytest.mark.usefixtures('quick')
 def test_states_are_recomputed_with_the_newest_weights(tmp_path, monkeypatch):
   """From the start, and whatever older ones the actors have."""
   published = []
