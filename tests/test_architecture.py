@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -70,10 +71,15 @@ def _imported(tree, modules):
   return found & modules.keys()
 
 
+@pytest.fixture(scope='module', name='modules')
+def _modules():
+  """What `_find_modules` returns."""
+  return _find_modules()
+
+
 @pytest.fixture(scope='module', name='graph')
-def _graph():
+def _graph(modules):
   """A dict of module to the set of modules that it imports."""
-  modules = _find_modules()
   return {name: _imported(tree, modules) - {name}
           for name, tree in modules.items() if name}
 
@@ -141,9 +147,9 @@ def test_no_module_imports_upwards(graph):
   assert _upward(graph) == []
 
 
-def test_flags_end_at_the_binaries():
+def test_flags_end_at_the_binaries(modules):
   readers = {
-      name for name, tree in _find_modules().items() for node in ast.walk(tree)
+      name for name, tree in modules.items() for node in ast.walk(tree)
       if isinstance(node, ast.ImportFrom) and node.module == 'absl' and
       any(alias.name == 'flags' for alias in node.names)}
   assert readers - _FLAGS - _LAYERS[-1] == set()
@@ -200,29 +206,15 @@ def test_test_mode_imports_nothing_of_several_learners(graph):
   assert 'training.collectives' not in _closure(graph, 'evaluation.test_mode')
 
 
-def _loaded_in_turn(*groups):
-  """Has a fresh process load groups of modules, one after the other.
-
-  Returns:
-    A list with, for each group, what of `_HEAVY` the process has by then, sets.
-  """
-  program = 'import sys\n' + ''.join(
-      f'import {", ".join(modules)}\nprint(*sys.modules)\n'
-      for modules in groups)
+def _loaded(*modules):
+  """Returns which of `_HEAVY` a fresh process loads with modules, a set."""
+  program = f'import sys, {", ".join(modules)}\nprint(*sys.modules)'
   result = subprocess.run(
       [sys.executable, '-c', program], check=True, capture_output=True,
       text=True, timeout=300, cwd=_ROOT,
       env=dict(os.environ, PYTHONPATH=str(_ROOT)))
-  found = [set(_HEAVY) & set(line.split())
-           for line in result.stdout.splitlines()]
-  assert len(found) == len(groups)
-  return found
-
-
-def _loaded(*modules):
-  """Returns which of `_HEAVY` a fresh process loads with modules, a set."""
-  (found,) = _loaded_in_turn(modules)
-  return found
+  (line,) = result.stdout.splitlines()
+  return set(_HEAVY) & set(line.split())
 
 
 def test_environments_load_nothing_that_is_heavy():
@@ -247,9 +239,12 @@ def test_actor_jobs_load_no_tensorflow_for_a_policy_at_the_learner():
 
 
 def test_actor_jobs_load_no_probabilities_for_a_policy_of_their_own():
-  loaded, everything = _loaded_in_turn(
-      ('scalable_agent.jobs.actor_job', 'scalable_agent.jobs.policy_at_actor'),
-      _HEAVY)
+  loaded = _loaded('scalable_agent.jobs.actor_job',
+                   'scalable_agent.jobs.policy_at_actor')
   assert 'tensorflow' in loaded and 'tensorflow_probability' not in loaded
-  # What processes load is seen, so that these tests mean something.
-  assert everything == set(_HEAVY)
+
+
+@pytest.mark.parametrize('name', _HEAVY)
+def test_what_is_heavy_has_its_name(name):
+  """What processes load is seen, so that the tests above mean something."""
+  assert importlib.util.find_spec(name)

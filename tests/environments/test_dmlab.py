@@ -132,10 +132,16 @@ def test_words_are_hashed_as_the_network_hashes_them(instruction):
   assert (ids[len(expected):] == -1).all()
 
 
+# As a graph, which takes a fraction of the time of step by step.
+_hash_instructions = tf.function(
+    networks.hash_instructions,
+    input_signature=[tf.TensorSpec([None], tf.string)])
+
+
 @hypothesis.settings(max_examples=200)
 @hypothesis.given(strategies.text(max_size=80))
 def test_any_instruction_is_hashed_as_the_network_hashes_it(instruction):
-  expected = networks.hash_instructions(
+  expected = _hash_instructions(
       tf.constant([instruction.encode(errors='replace')]))[0].numpy()
   ids = dmlab.hash_words(instruction.encode(errors='replace').decode())
   expected = expected[:len(ids)]

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import functools
 import json
 import socket
 import struct
@@ -57,6 +58,7 @@ def make_agreement(num_actions=NUM_ACTIONS, spec=SPEC, **changes):
       Facts(num_actions, spec))
 
 
+@functools.lru_cache(maxsize=None)  # Layouts do not change.
 def unroll_layout(num_levels=len(LEVELS), finite=False):
   output = trajectories.AgentOutput(
       np.zeros([1], np.int32), np.zeros([1, NUM_ACTIONS], np.float32),

@@ -1,6 +1,7 @@
 """What the tests of `scalable_agent.shared_replay` are made of."""
 
 import contextlib
+import functools
 import json
 import math
 import types
@@ -37,6 +38,7 @@ def make_agreement(facts=FACTS, **changes):
   return protocol.agreement(make_config(**changes), facts)
 
 
+@functools.lru_cache(maxsize=None)  # Layouts do not change.
 def layout(num_levels=len(remote_parts.LEVELS), facts=FACTS, **changes):
   return protocol.unroll_layout(make_config(**changes), facts, num_levels)
 
@@ -46,20 +48,39 @@ def make_unroll(seed, level='easy', stream=0):
   return remote_parts.make_unroll(seed, seed, level)._replace(stream=stream)
 
 
+def _arrays(unroll):
+  """Those that come back, a list."""
+  return tree.flatten((unroll.env_outputs, unroll.agent_outputs))
+
+
 def same(found, sent):
   """Whether an unroll that was drawn is one that was sent, to the bit."""
+  return _is(found, sent, _arrays(sent))
+
+
+def _is(found, sent, arrays):
+  """As `same`, with the arrays of what was sent."""
   if (found.agent_state != () or found.level_name != sent.level_name or
       found.policy_version != sent.policy_version):
     return False
-  leaves = lambda u: tree.flatten((u.env_outputs, u.agent_outputs))
   return all(x.dtype == y.dtype and np.array_equal(x, y)
-             for x, y in zip(leaves(found), leaves(sent), strict=True))
+             for x, y in zip(_arrays(found), arrays, strict=True))
+
+
+@functools.lru_cache(maxsize=None)
+def _unroll_of(seed, level):
+  """What `make_unroll` returns, not to be changed, and its arrays."""
+  unroll = make_unroll(seed, level)
+  arrays = _arrays(unroll)
+  for array in arrays:
+    array.setflags(write=False)
+  return unroll, arrays
 
 
 def seed_of(found):
   """Returns the seed of an unroll that was drawn, which has to be its."""
   seed = int(found.policy_version)
-  assert same(found, make_unroll(seed, found.level_name))
+  assert _is(found, *_unroll_of(seed, found.level_name))
   return seed
 
 

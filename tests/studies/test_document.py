@@ -18,6 +18,7 @@ from scalable_agent.results import tables
 from scalable_agent.studies import document
 from scalable_agent.studies import lag
 from scalable_agent.studies import outcomes
+from scalable_agent.studies import pictures
 from scalable_agent.studies import tables as study_tables
 from scalable_agent.studies import variants as variants_lib
 from tests.studies import trial_runs
@@ -29,6 +30,18 @@ _LEVEL = {('vtrace', 0.): 100., ('none', 0.): 100.,
           ('vtrace', .5): 120., ('none', .5): 60.}
 # What the seeds of the second round have more.
 _NEW_SEEDS = {2: 20., 3: -20., 4: 10., 5: -10.}
+
+
+@pytest.fixture(name='drawn')
+def _drawn():
+  """Has a test draw its pictures, which takes longer than all the rest."""
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(request, monkeypatch):
+  """Other tests lay their pictures out, and have none drawn."""
+  if 'drawn' not in request.fixturenames:
+    monkeypatch.setattr(pictures, '_to_png', lambda figure, axis: b'')
 
 
 def _first_return(correction, replay, i):
@@ -402,7 +415,7 @@ def test_the_order_of_flags_makes_no_other_variant(tmp_path):
       'off_policy_correction=none, batch_size=2, num_actors=4', '4']
 
 
-def test_returns_on_different_games_are_not_drawn_together(tmp_path):
+def test_returns_on_different_games_are_not_drawn_together(tmp_path, drawn):
   for level, games, num_pictures in (
       ('pong', ['pong'], 1), ('atari57', atari57.GAMES, 0)):
     logdir = tmp_path / level
@@ -435,7 +448,7 @@ def _lagged(tmp_path_factory):
   return root
 
 
-def test_return_against_lag_with_intervals_over_seeds(lagged):
+def test_return_against_lag_with_intervals_over_seeds(lagged, drawn):
   blocks = document.build(outcomes.read_all(lagged), ['lag'])
   table, differences = _tables(blocks)
   assert table.header == ['lag', 'off_policy_correction=none',
@@ -512,7 +525,7 @@ def test_a_missing_run_costs_no_pairs_of_other_seeds(
   assert found == str(pairs)
 
 
-def test_there_is_no_best_by_one_seed_alone(tmp_path):
+def test_there_is_no_best_by_one_seed_alone(tmp_path, drawn):
   """The best of luck would be shown for what hyperparameters are worth."""
   for i in range(4):
     for seed in range(3 if i < 2 else 1):
@@ -635,7 +648,8 @@ def _main(**values):
         f'--{name}={value}' for name, value in values.items()]))
 
 
-def test_the_binary_writes_text_pictures_and_rows(sweep, tmp_path, capsys):
+def test_the_binary_writes_text_pictures_and_rows(
+    sweep, tmp_path, capsys, drawn):
   _main(logdirs=f'{sweep}/*', study='best3,stability', report_dir=tmp_path)
   assert capsys.readouterr().out == f'{tmp_path}/study.md\n'
   text = (tmp_path / 'study.md').read_text()
