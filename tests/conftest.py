@@ -46,11 +46,10 @@ LONGEST = (
     'jobs/test_replay_jobs.py', 'training/test_several_learners.py',
     'test_reactor.py', 'sweeps/test_atari57_experts.py',
     'environments/test_atari_games.py', 'training/test_run.py',
-    'checkpoints/test_checkpoint.py', 'environments/test_replaced_workers.py',
+    'environments/test_replaced_workers.py',
     'test_population.py', 'environments/test_process_pool.py', 'test_sweep.py',
     'environments/test_atari.py', 'training/test_collectives.py',
-    'environments/test_dmlab.py', 'test_chaos.py', 'test_own_network.py',
-    'test_vtrace.py')
+    'environments/test_dmlab.py', 'test_chaos.py', 'test_own_network.py')
 
 
 def pytest_collection_modifyitems(items):
