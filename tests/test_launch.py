@@ -381,9 +381,12 @@ if [[ "$*" == *job_name=learner* ]]; then {learner}; else {actor}; fi
   _executable(programs / 'srun', f"""#!/bin/bash
 echo "$*" >>"{tmp_path}/steps"
 while [[ "$1" != bash ]]; do shift; done
-SLURM_PROCID=0 "$@" & task=$!
+# It begins when scancel knows it.
+(until [[ -e "{tmp_path}/known-$$" ]]; do /bin/sleep .01; done
+ SLURM_PROCID=0 exec "$@") & task=$!
 trap 'kill -KILL $task' TERM
 echo $task >>"{tmp_path}/tasks"
+touch "{tmp_path}/known-$$"
 while kill -0 $task 2>/dev/null; do wait $task; code=$?; done
 exit $code
 """)
