@@ -38,44 +38,44 @@ def _main(*arguments):
     sweep.main(flags.FLAGS(_arguments(*arguments)))
 
 
-@pytest.fixture(scope='module')
-def shared(tmp_path_factory):
-  """A finished sweep whose runs shared replay: its arguments."""
-  logdir = tmp_path_factory.mktemp('shared')
-  arguments = (logdir, *_SHARED, _RATES, '--parallel=2', '--seed=5',
-               '--replay_capacity=30', '--intra_op_threads=1',
-               '--log_interval_secs=0.1', '--total_environment_frames=4000')
+def test_variants_are_trained_and_what_is_done_is_left_alone(tmp_path, capsys):
+  arguments = (tmp_path, '--vary=entropy_cost=0.01,0.02', '--parallel=2',
+               '--seed=5', '--total_environment_frames=400')
   result = subprocess.run(
       [sys.executable, '-m', 'scalable_agent.sweep',
        *_arguments(*arguments)[1:]], cwd=_ROOT, stdin=subprocess.DEVNULL,
       capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True)
   assert '2 of 2 done' in result.stdout
-  return arguments
-
-
-def test_variants_are_trained_and_what_is_done_is_left_alone(shared, capsys):
-  for rate, seed in (.001, 5), (.002, 1005):
-    run = shared[0] / f'learning_rate={rate}'
-    config = json.loads((run / 'config.json').read_text())
-    assert (config['learning_rate'], config['seed']) == (rate, seed)
-    assert json.loads((run / 'sweep.json').read_text()) == dict(
-        variant=[dict(learning_rate=rate)], sample={}, sweep_seed=5)
-  _main(*shared)
+  for value in (.01, .02):
+    logdir = tmp_path / f'entropy_cost={value}'
+    config = json.loads((logdir / 'config.json').read_text())
+    assert (config['entropy_cost'], config['seed']) == (value, 5)
+    assert json.loads((logdir / 'sweep.json').read_text()) == dict(
+        variant=[dict(entropy_cost=value)], sample={})
+  _main(*arguments)
   assert capsys.readouterr().out == 'All runs are done.\n'
 
 
-def test_runs_share_a_replay_job_that_ends_with_them(shared):
-  logdir, *_ = shared
+def test_runs_share_a_replay_job_that_ends_with_them(tmp_path):
+  result = subprocess.run(
+      [sys.executable, '-m', 'scalable_agent.sweep', *_arguments(
+          tmp_path, '--share_replay', '--vary=learning_rate=0.001,0.002',
+          '--parallel=2', '--replay_proportion=0.5', '--replay_capacity=30',
+          '--intra_op_threads=1', '--log_interval_secs=0.1',
+          '--total_environment_frames=4000')[1:]],
+      cwd=_ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+      timeout=_TIMEOUT_SECONDS, check=True)
+  assert '2 of 2 done' in result.stdout
   for rate in .001, .002:
-    lines = (logdir / f'learning_rate={rate}' / 'metrics.jsonl').read_text()
+    lines = (tmp_path / f'learning_rate={rate}' / 'metrics.jsonl').read_text()
     shares = [json.loads(line)['replay_others'] for line in lines.splitlines()]
     assert any(.1 < share < .9 for share in shares)
-  output = (logdir / 'replay_job' / 'output.log').read_text()
+  output = (tmp_path / 'replay_job' / 'output.log').read_text()
   # One of them may have ended by itself.
   assert output.count(' has joined') >= 2 and '30 of 30 unrolls' in output
   assert 'Traceback' not in output
   for process in psutil.process_iter(['cmdline']):
-    assert f'--logdir={logdir}/replay_job' not in (
+    assert f'--logdir={tmp_path}/replay_job' not in (
         process.info['cmdline'] or [])
 
 

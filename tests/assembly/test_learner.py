@@ -198,7 +198,7 @@ def test_learners_take_their_steps_exactly_when_they_are_due(
       level_name='pong', agent='reactor', task=0, insecure_network=True,
       learner_hosts=[f'host{task}:1' for task in range(num_learners)],
       batch_size=2 * num_learners, steps_per_update=steps_per_update,
-      unroll_length=5, replay_steps=100_000, replay_min_steps=32))
+      replay_steps=100_000, replay_min_steps=32))
   stream = streams.Stream(0, config.unroll_length)
   queue = types.SimpleNamespace(get=lambda count: trajectories.new_batch(
       [stream.unroll(0)]))
@@ -206,7 +206,7 @@ def test_learners_take_their_steps_exactly_when_they_are_due(
       config, queue, timing.StageTimes(), 'agent', None)
   source.get(1)  # Which fills replay.
   taken = 0
-  for update in range(1, 301):
+  for update in range(1, 1001):
     taken += len(source.get(1).kept_versions)
     # In tenths of a step, for all learners.
     assert taken == update * round(10 * steps_per_update) // (

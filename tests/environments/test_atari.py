@@ -400,10 +400,10 @@ def test_length_of_a_game(make_pool):
 
 def test_same_seed_same_games(make_pool):
   """All that is random follows from the seed, whichever thread plays."""
-  pools = [make_pool('space_invaders', 3, 5) for _ in range(2)]
+  pools = [make_pool('space_invaders', 4, 5) for _ in range(2)]
   rng = np.random.RandomState(0)
   for _ in range(30):
-    actions = rng.randint(6, size=3)
+    actions = rng.randint(6, size=4)
     outputs = [pool.recv() for pool in pools]
     np.testing.assert_array_equal(*(o.ids for o in outputs))
     np.testing.assert_array_equal(*(o.step_output.reward for o in outputs))
@@ -503,7 +503,7 @@ def test_exit_amid_steps():
   subprocess.run([sys.executable, '-c', '''
 import numpy as np
 from scalable_agent.environments.engines import atari
-pools = [atari.AtariPool('pong', 4, 0, batch_size=2) for _ in range(2)]
+pools = [atari.AtariPool('pong', 6, 0, batch_size=2) for _ in range(2)]
 for pool in pools:
   for _ in range(4):
     pool.send(pool.recv().ids, np.zeros([2], np.int32))

@@ -49,7 +49,7 @@ def _replay(source, num_steps=100 * _LANE, min_steps=0, steps_per_update=5.,
 
 
 @pytest.mark.parametrize('steps_per_update, num_updates', [
-    (fractions.Fraction(3, 10), 200), (2.5, 300), (5., 300), (7.25, 200)])
+    (fractions.Fraction(3, 10), 200), (2.5, 1000), (5., 1000), (7.25, 200)])
 def test_steps_are_taken_at_the_ratio_exactly(steps_per_update, num_updates):
   source = _Acting()
   replay = _replay(source, min_steps=30, steps_per_update=steps_per_update)
@@ -342,7 +342,7 @@ def test_what_is_near_in_long_lanes_is_of_the_same_environment(
     add(leaves)
 
   tree.add = add_and_note
-  for _ in range(300):
+  for _ in range(500):
     batch = replay.get(16)
     replay.update(batch.keys, 2.**_environments_of(batch.unrolls))
     guessed = tree.probabilities(new[-1], 0.) * len(tree) * tree._means[1]
