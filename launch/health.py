@@ -12,9 +12,9 @@ Prints one line, and exits with 0 if all is well:
 
 What trains writes `metrics.jsonl`. While there is no update to make, as without
 actors, it renews the time of its `lock`. If both are older than the longest
-wait for a batch (--batch_timeout_secs), the run should have ended by itself,
-and hangs.
-Only the evaluation at the end of a run may take longer.
+wait for a batch (--batch_timeout_secs) and --log_interval_secs together, the
+run should have ended by itself, and hangs. Only the evaluation at the end of a
+run may take longer. Of several learners, only the first writes these files.
 Linux only: all is read in /proc.
 """
 

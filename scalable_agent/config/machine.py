@@ -31,7 +31,8 @@ class MachineSettings:
       settings.NOWHERE, settings.NOT_NEGATIVE)
   num_pools: int = setting(
       0, 'Pools that the environments are spread over, each with its own actor '
-      'thread; 0 chooses by suite.', settings.NOWHERE, settings.NOT_NEGATIVE)
+      'thread; 0 chooses by architecture and suite.', settings.NOWHERE,
+      settings.NOT_NEGATIVE)
   pool_batch_size: int = setting(
       0, 'Environments that a pool hands out at a time at the most (Atari: '
       'exactly); 0 chooses by suite.', settings.NOWHERE, settings.NOT_NEGATIVE)
