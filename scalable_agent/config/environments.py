@@ -50,13 +50,13 @@ class EnvironmentSettings:
       settings.POSITIVE)
   dataset_path: str = setting(
       '', 'Directory of the images that two psychlab_* levels show.',
-      settings.NOWHERE)
+      settings.NOWHERE, is_path=True)
   runfiles_path: str = setting(
       '', 'Directory of DeepMind Lab\'s own files, where the engine does not '
       'find them by itself, as when it runs from Bazel\'s output.',
-      settings.NOWHERE)
+      settings.NOWHERE, is_path=True)
   level_cache_dir: str = setting(
       '', 'Where to keep the maps that DeepMind Lab compiles, so that none is '
       'compiled twice: a directory, or any path that tf.io.gfile knows. '
       'Processes and machines may share it. Empty keeps none.',
-      settings.NOWHERE)
+      settings.NOWHERE, is_path=True)

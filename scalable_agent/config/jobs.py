@@ -50,15 +50,17 @@ class JobSettings:
       settings.NOWHERE, settings.NOT_NEGATIVE, agent='impala')
   auth_token_file: str = setting(
       '', 'File with a secret of 16 characters or more that all jobs share.',
-      settings.NOWHERE)
+      settings.NOWHERE, is_path=True)
   tls_cert: str = setting(
-      '', 'PEM file with the certificate of this job.', settings.NOWHERE)
+      '', 'PEM file with the certificate of this job.', settings.NOWHERE,
+      is_path=True)
   tls_key: str = setting(
-      '', 'PEM file with the private key to it.', settings.NOWHERE)
+      '', 'PEM file with the private key to it.', settings.NOWHERE,
+      is_path=True)
   tls_ca: str = setting(
       '', 'PEM file with the certificates that the other side\'s has to be '
       'signed by. A learner that has one asks actors for theirs.',
-      settings.NOWHERE)
+      settings.NOWHERE, is_path=True)
   insecure_network: bool = setting(
       False, 'Let a job listen on a network without a token or TLS. '
       'Several learners need it, because TensorFlow connects them without '

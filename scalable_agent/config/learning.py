@@ -85,9 +85,10 @@ class LearningSettings:
       True, 'Whether the network has an LSTM core. (Atari, gym: no; Reactor: '
       'yes.)', NETWORK)
   precision: str = setting(
-      'float32', 'What the convolutions compute in; everything else is '
-      'float32, which TensorFlow multiplies as TF32 on GPUs that can. bfloat16 '
-      'pays on GPUs, and on CPUs with AVX-512 BF16.',
+      'float32', 'What the torso computes in, its linear layer too, if it is '
+      'one for images; everything else is float32, which TensorFlow multiplies '
+      'as TF32 on GPUs that can. bfloat16 pays on GPUs, and on CPUs with '
+      'AVX-512 BF16.',
       settings.ACTORS | LEARNING, choices=('float32', 'bfloat16'))
 
   batch_size: int = setting(
@@ -135,7 +136,8 @@ class LearningSettings:
       '', 'Path of a checkpoint, such as /tmp/agent/ckpt-4000000, whose '
       'weights and optimizer slots take the place of the run\'s own. Frames '
       'and updates stay the run\'s own. It is taken once: a run that has '
-      'saved since goes on from its own checkpoint.', settings.AGENT)
+      'saved since goes on from its own checkpoint.', settings.AGENT,
+      is_path=True)
 
   entropy_cost: float = setting(
       .00025, 'Multiplier of the entropy loss. (Atari, gym, Reactor: 0.01.)',
@@ -169,7 +171,8 @@ class LearningSettings:
       'truncated; 0 does not truncate.', _LOSS, settings.NOT_NEGATIVE,
       **_IMPALA)
   vtrace_lambda: float = setting(
-      1., 'lambda of V-trace (paper, Remark 2), in [0, 1].', _LOSS,
+      1., 'lambda of V-trace (paper, Remark 2), in [0, 1]. The targets of the '
+      'other corrections have it too.', _LOSS,
       settings.FRACTION, **_IMPALA)
   trust_region_threshold: float = setting(
       0., 'b of LASER: V-trace learns nothing from a state whose relevance, a '

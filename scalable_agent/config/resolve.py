@@ -24,6 +24,8 @@ _ACTORS_PER_CORE = 16
 _WORKERS_PER_CORE = 2
 # Bounds the policy lag, which is about actors / unrolls in a batch.
 _MAX_ACTORS_PER_UNROLL = 4
+# Values of settings for paths that name none.
+_NO_PATHS = ('', 'dummy')
 
 
 def resolve(values):
@@ -42,10 +44,9 @@ def resolve(values):
   check_given(values)
   resolved = {name: values.get(name, copy.copy(declared.default))
               for name, declared in SETTINGS.items() if not declared.is_derived}
-  if resolved['warm_start']:
-    # The same run may go on in another working directory.
-    resolved['warm_start'] = os.path.abspath(resolved['warm_start'])
   for name, declared in SETTINGS.items():
+    if declared.is_path:
+      resolved[name] = _whole_path(resolved[name])
     if name in values and declared.agent not in (None, resolved['agent']):
       raise refusal(name, resolved[name],
                     f'it is a setting of --agent={declared.agent}, and this is '
@@ -62,6 +63,12 @@ def resolve(values):
   config = _choose(config, suite, values)
   checks.check(config)
   return config
+
+
+def _whole_path(path):
+  if path in _NO_PATHS or '://' in path:
+    return path
+  return os.path.abspath(path)
 
 
 def defaults(level_name, agent):

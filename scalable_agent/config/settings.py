@@ -86,6 +86,8 @@ class Setting:
     only_with: A dict of names of other settings to their values. With any other
       value, this one makes no difference where its scopes are compared.
     agent: The only agent that has it, None if all have it.
+    is_path: Whether it is the path of a file or a directory, which is kept
+      whole: a run may go on in another working directory.
     is_derived: Whether it follows from others, so that there is no flag.
   """
   name: str
@@ -98,11 +100,12 @@ class Setting:
   needs: str
   only_with: dict
   agent: str
+  is_path: bool
   is_derived: bool
 
 
 def setting(default, help_text, scopes, check=None, *, choices=(), needs=None,
-            only_with=None, agent=None):
+            only_with=None, agent=None, is_path=False):
   """Declares a setting; see `Setting` for the arguments.
 
   Returns:
@@ -111,7 +114,7 @@ def setting(default, help_text, scopes, check=None, *, choices=(), needs=None,
   declared = dict(help=help_text, scopes=scopes, check=check,
                   choices=tuple(choices), needs=needs,
                   only_with=dict(only_with or {}), agent=agent,
-                  is_derived=False)
+                  is_path=is_path, is_derived=False)
   if isinstance(default, list):
     return _field(declared, default_factory=lambda: list(default))
   return _field(declared, default=default)
@@ -126,7 +129,8 @@ def derived(help_text, scopes, *, needs=None, **default):
       all have it.
   """
   return _field(dict(help=help_text, scopes=scopes, check=None, choices=(),
-                     needs=needs, only_with={}, agent=None, is_derived=True),
+                     needs=needs, only_with={}, agent=None, is_path=False,
+                     is_derived=True),
                 **default)
 
 

@@ -41,7 +41,7 @@ class LocalLevelCache:
     self._compile_timeout = compile_timeout_secs
     # Holds the lock of the map that is compiled here.
     self._compiling = contextlib.ExitStack()
-    if not _is_remote(self._cache_dir):
+    if not is_remote(self._cache_dir):
       os.makedirs(self._cache_dir, exist_ok=True)
 
   def fetch(self, key, pk3_path):
@@ -58,7 +58,7 @@ class LocalLevelCache:
     self._compiling.close()
     path = self._path(key)
     return (self._try_copy(path, pk3_path) or
-            not _is_remote(path) and self._wait_for(path, pk3_path))
+            not is_remote(path) and self._wait_for(path, pk3_path))
 
   def write(self, key, pk3_path):
     """Copies a map that was compiled, to `pk3_path`, into the cache."""
@@ -118,7 +118,8 @@ def _locked(path):
         os.remove(path)
 
 
-def _is_remote(path):
+def is_remote(path):
+  """Whether a path is one for `tf.io.gfile`, such as gs://bucket/maps."""
   return '://' in path
 
 
@@ -129,7 +130,7 @@ def _copy(source, target):
     FileNotFoundError: There is no such source.
     OSError: It cannot be copied.
   """
-  if not _is_remote(source) and not _is_remote(target):
+  if not is_remote(source) and not is_remote(target):
     temporary = _temporary_name(target)
     try:
       shutil.copyfile(source, temporary)

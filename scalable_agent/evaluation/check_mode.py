@@ -11,6 +11,7 @@ import numpy as np
 from scalable_agent import suites
 from scalable_agent.environments import PoolError
 from scalable_agent.process import memory_use
+from scalable_agent.process import output
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
 from scalable_agent.results import tables
@@ -64,7 +65,7 @@ def check(config, stop):
         logging.error('%s cannot be played: %s', level_name, found[-1].problem)
   progress.end()
   for line in lines(found):
-    print(line)
+    output.say(line)
   return not any(result.problem for result in found)
 
 

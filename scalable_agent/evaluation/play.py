@@ -76,7 +76,9 @@ def play(pool, policy, initial_state, num_action_repeats, num_episodes,
   last_actions = np.zeros([size], np.int32)
   episodes = []
   while remaining.any():
-    ids, env_output, _, is_last = pool.recv()
+    ids, env_output, is_first, is_last = pool.recv()
+    # One that takes the place of another has no last action.
+    last_actions[ids[is_first]] = 0
     counts = is_last & (remaining[ids] > 0)
     remaining[ids[counts]] -= 1
     for episode in actor.finished_episodes(

@@ -20,6 +20,7 @@ from scalable_agent.evaluation import trained as trained_lib
 from scalable_agent.files import file_names
 from scalable_agent.files import whole_file
 from scalable_agent.process import errors
+from scalable_agent.process import output
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
 from scalable_agent.suites import scores as suite_scores
@@ -56,7 +57,7 @@ def _play_levels(config, tester):
   level_names = suites.level_names(config)
   table = scores_lib.ScoreTable(level_names)
   for line in table.head():
-    print(line, flush=True)
+    output.say(line)
   levels = tester.unfinished.read()
   for level_name in level_names:
     if level_name not in levels:
@@ -64,7 +65,7 @@ def _play_levels(config, tester):
           dataclasses.replace(config, level_name=level_name))
       with config_lib.writing('logdir', config.logdir):
         tester.unfinished.write(levels)
-    print(table.row(level_name, levels[level_name]), flush=True)
+    output.say(table.row(level_name, levels[level_name]))
   levels = {name: levels[name] for name in level_names}
   with config_lib.writing('logdir', config.logdir):
     scores = scores_lib.write_scores(

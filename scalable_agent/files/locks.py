@@ -108,9 +108,14 @@ def is_at(descriptor, path):
 
 
 def release(path, descriptor):
-  """Removes a file that `acquire` has locked, and ends the lock."""
+  """Removes a file that `acquire` has locked, and ends the lock.
+
+  If somebody has removed it before, another process may hold another file of
+  that name, which is left alone.
+  """
   with contextlib.suppress(OSError):
-    os.remove(path)
+    if is_at(descriptor, path):
+      os.remove(path)
   os.close(descriptor)
 
 

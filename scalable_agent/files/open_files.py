@@ -41,18 +41,20 @@ class Reserve:
   """
 
   def __init__(self, size):
-    """Takes `size` descriptors, or as many as there are."""
+    """Takes `size` descriptors, or half of those that there are."""
     self._size = size
     self._descriptors = []
-    self._take()
+    self._take(0)
 
   def __len__(self):
     """How many descriptors it has."""
     return len(self._descriptors)
 
-  def _take(self):
+  def _take(self, had):
     with contextlib.suppress(OSError):
-      while len(self._descriptors) < self._size:
+      # Others have to open files too, but may not take what it had.
+      size = min(self._size, max(had, (limit() - count()) // 2))
+      while len(self._descriptors) < size:
         self._descriptors.append(os.open(os.devnull, os.O_RDONLY))
 
   def _give_up(self):
@@ -65,11 +67,12 @@ class Reserve:
 
     It tries again after the next block for those that it cannot have then.
     """
+    had = len(self)
     self._give_up()
     try:
       yield
     finally:
-      self._take()
+      self._take(had)
 
   def close(self):
     """Gives up the descriptors for good."""

@@ -14,6 +14,8 @@ _NVIDIA_DRIVER = '/proc/driver/nvidia'
 _WARNINGS, _NOTHING = '1', '3'
 _DISABLE_PASSES = '--xla_disable_hlo_passes'
 _FUSES_BIASES = 'cudnn-fused-convolution-rewriter'
+# How long to wait for what filters stderr.
+_FILTER_SECONDS = 1.
 
 
 def prepare():
@@ -65,15 +67,19 @@ def _without_chatter():
   library ends this process.
   """
   error = os.dup(2)
-  with subprocess.Popen(
+  sed = subprocess.Popen(
       ['sed', '-u', r'/^I0000 \|^WARNING: All log messages before absl/d'],
-      stdin=subprocess.PIPE, stdout=error, start_new_session=True) as sed:
-    os.dup2(sed.stdin.fileno(), 2)
-    try:
-      yield
-    finally:
-      os.dup2(error, 2)
-      os.close(error)
+      stdin=subprocess.PIPE, stdout=error, start_new_session=True)
+  os.dup2(sed.stdin.fileno(), 2)
+  try:
+    yield
+  finally:
+    os.dup2(error, 2)
+    os.close(error)
+    sed.stdin.close()
+    # Programs that other threads have started write to it too, until they end.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+      sed.wait(_FILTER_SECONDS)
 
 
 def _is_for_users(record):

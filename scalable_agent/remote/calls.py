@@ -202,7 +202,9 @@ class Calls:
       bytes_over -= call.num_bytes
     if calls_over > 0 or bytes_over > 0:
       raise Rejected(grpc.StatusCode.UNAVAILABLE,
-                     f'{self._owner} has no room for another call')
+                     f'{self._owner} has no room for another call beside '
+                     f'{len(self._all)}, which may hold '
+                     f'{self._num_bytes / 1e9:.3g} GB')
     for call in to_end:
       self._end(call, f'{self._owner} needs the room for others')
 

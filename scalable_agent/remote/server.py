@@ -82,7 +82,7 @@ class Server:
   """
 
   def __init__(self, owner, max_threads, memory_share):
-    """Initializes the server; `start` comes next, or `close`.
+    """Initializes the server; `start` comes next.
 
     Args:
       owner: Whose it is, for errors, as in 'the learner'.

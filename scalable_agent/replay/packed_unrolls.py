@@ -1,5 +1,4 @@
-"""Unrolls as a buffer keeps them: each frame once, and in memory of their own.
-"""
+"""Unrolls as a buffer keeps them: each frame once, and nothing else alive."""
 
 import sys
 
@@ -17,8 +16,9 @@ def pack(unroll):
       is a stack of them alone.
 
   Returns:
-    The same with other observations. It shares no memory: an unroll that has
-    come from an actor job is a view of its message.
+    The same with other observations. What is a view is copied, as of a message
+    from an actor job, which it would keep alive. Other arrays are shared, and
+    nobody may write to them.
   """
   observation = unroll.env_outputs.observation
   if len(observation) == 1 and frame_stacks.is_stack(observation[0][0]):

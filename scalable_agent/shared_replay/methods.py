@@ -26,7 +26,7 @@ Offer.__doc__ = """What a replay job has for learners.
 
 Rejected, bad, is_int = calls_lib.Rejected, calls_lib.bad, calls_lib.is_int
 
-# Agents whose number is remembered while they are away.
+# Agents that are remembered while they are away.
 _MAX_AGENTS = 1 << 16
 # How long an agent is awaited after the last one that has begun.
 PATIENCE_SECONDS = 60.
@@ -72,7 +72,7 @@ class Methods:
     self._offer = offer
     self._contents = contents
     self._calls = calls
-    # Maps what an agent calls itself to its number.
+    # Maps what an agent calls itself to its `Member`.
     self._agents = collections.OrderedDict()
     self._num_agents = 0
     self._pace = pace_lib.Pace(offer.num_agents)
@@ -140,20 +140,19 @@ class Methods:
                 for text in (agent, name)) and
             is_int(batch_size, 1, protocol.MAX_BATCH + 1)):
       raise bad('expected an agent, a name and the size of batches')
-    number_of_agent = self._number_of(agent)
-    member = pace_lib.Member(
-        learner_protocol.quote(name), number_of_agent, batch_size)
+    member = self._member_of(agent)
+    member.join(learner_protocol.quote(name), batch_size)
     answer, is_new = self.sessions.welcome(
-        request, member, levels=self._offer.levels, agent=number_of_agent)
+        request, member, levels=self._offer.levels, agent=member.number)
     if is_new:
       logging.info('Learner %s has joined, from %s', member.name, call.address)
     return answer
 
-  def _number_of(self, agent):
-    """Returns the number of an agent, the same one when it comes back."""
+  def _member_of(self, agent):
+    """Returns the `Member` of an agent, the same one when it comes back."""
     if agent not in self._agents:
       self._num_agents += 1
-      self._agents[agent] = self._num_agents
+      self._agents[agent] = pace_lib.Member(self._num_agents)
       if len(self._agents) > _MAX_AGENTS:
         self._agents.popitem(last=False)
     self._agents.move_to_end(agent)
@@ -170,7 +169,7 @@ class Methods:
       new = [unroll for _, sequence, unroll in unrolls
              if sequence > session.sequence]
       for unroll in new:
-        self._contents.insert(unroll, member.agent)
+        self._contents.insert(unroll, member.number)
         self.num_inserted_bytes += len(unroll)
       session.sequence = max(session.sequence, unrolls[-1][1])
       num_awaited = self._pace.num_awaited

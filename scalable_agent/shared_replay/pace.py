@@ -4,7 +4,8 @@ The paper's agents "run concurrently at identical speed" (LASER, section 5.1).
 So an agent that is more than two batches ahead of the slowest has to wait. An
 agent that has died, or has inserted nothing for long, does not count, and holds
 nobody up. One that comes begins at the position of the slowest. One that comes
-back does so too, unless it was ahead of that: then it keeps its position.
+back, also as another process, does so too, unless it was ahead of that: then it
+keeps its position.
 
 If the number of agents is known, all of them begin at position 0. Until the
 last has come, nobody gets further than its lead.
@@ -17,31 +18,33 @@ LEAD_BATCHES = 2
 
 
 class Member:
-  """A learner, as the pace sees it.
+  """An agent, as the pace sees it.
 
   Attributes:
     name: What to call it.
-    agent: The number of its agent.
+    number: Of the agent.
     lead: Unrolls that it may be ahead of the slowest.
     position: Unrolls that it has inserted, from where it began.
     inserted_time: When it last inserted, or was let go on, by `time.monotonic`.
     linked_time: When it last had a connection, likewise.
   """
 
-  def __init__(self, name, agent, batch_size):
-    """Initializes a member that has not begun.
-
-    Args:
-      name: See the class.
-      agent: See the class.
-      batch_size: New unrolls in each of its batches.
-    """
-    self.name = name
-    self.agent = agent
-    self.lead = LEAD_BATCHES * batch_size
+  def __init__(self, number):
+    """Initializes a member that has not begun; `join` comes next."""
+    self.number = number
     self.position = 0
     self.inserted_time = -math.inf
     self.linked_time = -math.inf
+
+  def join(self, name, batch_size):
+    """Notes the process that trains the agent from now on.
+
+    Args:
+      name: See the class.
+      batch_size: New unrolls in each of its batches.
+    """
+    self.name = name
+    self.lead = LEAD_BATCHES * batch_size
 
 
 class Pace:
@@ -57,7 +60,7 @@ class Pace:
     # The last known position of the slowest, for when nobody counts.
     self._last = 0
     self._num_agents = num_agents
-    self._begun = set()  # Numbers of agents.
+    self._begun = set()
 
   def __len__(self):
     """The number of members that count."""
@@ -81,7 +84,7 @@ class Pace:
         member.position = max(
             member.position, slowest.position if slowest else self._last)
       self._running.add(member)
-      self._begun.add(member.agent)
+      self._begun.add(member)
     member.position += count
 
   def keep(self, members):

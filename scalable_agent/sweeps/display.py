@@ -6,9 +6,6 @@
 """
 
 import collections
-import contextlib
-import os
-import sys
 import time
 
 from rich import columns as columns_lib
@@ -17,6 +14,7 @@ from rich import live
 from rich import table as table_lib
 
 from scalable_agent.logs import messages
+from scalable_agent.process import output
 from scalable_agent.sweeps import progress as progress_lib
 
 _PAINT_SECONDS = 1.
@@ -61,19 +59,6 @@ _COLUMNS = (Column('state', 'left', _state), Column('frames', 'right', _frames),
             Column('return', 'right', _mean_return))
 
 
-@contextlib.contextmanager
-def _whatever_happens_to_the_output():
-  """Goes on where the disk below the output is full, or its reader is gone."""
-  try:
-    yield
-  except BrokenPipeError:
-    # Python would fail once more at its end, with what it could not write.
-    with contextlib.suppress(OSError):
-      os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-  except OSError:
-    pass
-
-
 class Display:
   """Shows runs for the length of a `with` block.
 
@@ -107,7 +92,7 @@ class Display:
     return self
 
   def __exit__(self, *exc_info):
-    with _whatever_happens_to_the_output():
+    with output.whatever_happens():
       if self._console.is_terminal:
         self._live.update(self._make(), refresh=True)
         self._live.__exit__(*exc_info)
@@ -117,7 +102,7 @@ class Display:
   def on_change(self, run):
     """Takes note of a run whose state has changed."""
     self._known.pop(run.name, None)
-    with _whatever_happens_to_the_output():
+    with output.whatever_happens():
       if not self._console.is_terminal:
         print(f'{run.name}: {run.state}', flush=True)
       elif run.state == 'failed':
@@ -128,7 +113,7 @@ class Display:
     """Paints the table again, if it is time."""
     now = time.monotonic()
     if self._console.is_terminal and now - self._painted >= _PAINT_SECONDS:
-      with _whatever_happens_to_the_output():
+      with output.whatever_happens():
         self._live.update(self._make(), refresh=True)
       self._painted = now
 

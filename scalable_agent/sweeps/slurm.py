@@ -35,6 +35,8 @@ def script(names, logdir, options, command, chooser):
       f'#SBATCH --job-name={command[2].rpartition(".")[2]}',
       f'#SBATCH --array=0-{len(names) - 1}',
       f'#SBATCH --output={shlex.quote(f"{logdir}/slurm-%A_%a.out")}',
+      '# SLURM does not make that directory. It has to be there before: '
+      f'mkdir -p {shlex.quote(logdir)}',
       '# Time to save before the time limit.',
       '#SBATCH --signal=B:TERM@120',
       # A comma ends an option if a dash follows; else it is part of a value.

@@ -1,12 +1,12 @@
 """Traces some updates of a run with TensorFlow's profiler."""
 
 import os
+import shlex
 import threading
 
 from absl import logging
 import tensorflow as tf
 
-from scalable_agent.config import ConfigError
 from scalable_agent.process import errors
 from scalable_agent.process import threads
 
@@ -25,20 +25,20 @@ class Profiler:
   def __init__(self, config, steps):
     """Initializes the profiler, and starts it if the range begins here.
 
+    If the run has made the first of these updates, as where the same command
+    goes on with it, a warning says that there will be no trace.
+
     Args:
       config: A `config.Config` with `profile_updates`.
       steps: Updates made so far, an int.
-
-    Raises:
-      ConfigError: The range lies before that.
     """
     self._first, self._last = config.updates_to_profile
     self._logdir = config.logdir
     self._is_running = False
     if steps > self._first:
-      raise ConfigError(
-          f'--profile_updates={config.profile_updates} cannot work: the run '
-          f'goes on after update {steps}.')
+      logging.warning(
+          'No trace is written (--profile_updates=%s), since the run goes on '
+          'after update %d.', config.profile_updates, steps)
     self.reach(steps)
 
   def reach(self, steps):
@@ -71,4 +71,5 @@ class Profiler:
       return
     logging.info('Wrote a trace below %s. To look at it: pip install xprof; '
                  'xprof --logdir=%s', os.path.join(
-                     self._logdir, 'plugins', 'profile'), self._logdir)
+                     self._logdir, 'plugins', 'profile'),
+                 shlex.quote(self._logdir))

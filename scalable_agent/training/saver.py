@@ -74,9 +74,10 @@ class Saver:
     """
     if self.has_begun:
       return
-    logdir.write(self._config, self._facts)
     try:
-      self._checkpointer.save()
+      with self._reserve.released():
+        logdir.write(self._config, self._facts)
+        self._checkpointer.save()
     except checkpoint.WRITE_ERRORS as e:
       raise checkpoint.CheckpointError(
           f'No checkpoint can be written to --logdir={self._config.logdir}: '

@@ -239,12 +239,15 @@ def test_a3c_refuses_what_it_has_no_use_for(name, value, others):
   assert message.startswith(f'--{name}={shown} cannot work: '), message
 
 
-def test_a_checkpoint_to_start_from_is_the_same_from_everywhere(
-    tmp_path, monkeypatch):
+@pytest.mark.parametrize('name', [
+    'warm_start', 'dataset_path', 'runfiles_path', 'level_cache_dir',
+    'auth_token_file', 'tls_ca'])
+def test_paths_are_the_same_from_everywhere(tmp_path, monkeypatch, name):
   monkeypatch.chdir(tmp_path)
-  for path, expected in (('', ''), ('donor/ckpt-5', f'{tmp_path}/donor/ckpt-5'),
-                         ('/donor/ckpt-5', '/donor/ckpt-5')):
-    assert resolve(level_name='pong', warm_start=path).warm_start == expected
+  for path, expected in (
+      ('', ''), ('data/mine', f'{tmp_path}/data/mine'), ('/data', '/data'),
+      ('gs://bucket/maps', 'gs://bucket/maps'), ('dummy', 'dummy')):
+    assert getattr(resolve(level_name='pong', **{name: path}), name) == expected
 
 
 def test_a_lag_that_every_unroll_would_exceed():

@@ -28,7 +28,8 @@ def test_a_declaration_says_everything():
   assert described['amount'] == settings.Setting(
       name='amount', type=int, default=3, help='An amount.',
       scopes=settings.LEARNERS | settings.AGENT, check=settings.POSITIVE,
-      choices=(), needs=None, only_with={}, agent=None, is_derived=False)
+      choices=(), needs=None, only_with={}, agent=None, is_path=False,
+      is_derived=False)
   assert described['kind'].choices == ('a', 'b')
   assert described['kind'].only_with == dict(amount=3)
   assert (described['places'].default, described['places'].needs) == (

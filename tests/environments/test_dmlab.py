@@ -377,6 +377,20 @@ def test_maps_are_cached(fake, tmp_path):
     assert (cache / names[0]).read_text() == f'map {names[0]}'
 
 
+def test_a_cache_that_cannot_be_made_is_refused_with_its_flag(fake):
+  with pytest.raises(PoolError, match=(
+      '^--level_cache_dir=/dev/null/maps cannot be made: Not a directory$')):
+    _make_pools(level_name='seekavoid_arena_01', num_actors=1,
+                level_cache_dir='/dev/null/maps')
+
+
+def test_a_cache_that_cannot_be_written_is_a_warning(
+    fake, tmp_path, monkeypatch, caplog):
+  monkeypatch.setattr(os, 'access', lambda path, mode: False)
+  dmlab.check(['seekavoid_arena_01'], '', str(tmp_path))
+  assert f'--level_cache_dir={tmp_path} cannot be written' in caplog.text
+
+
 def test_the_engine_is_told_where_its_files_are(fake, tmp_path):
   values = dict(level_name='seekavoid_arena_01', num_actors=1)
   (pool,) = _make_pools(runfiles_path=tmp_path, **values)

@@ -14,6 +14,7 @@ import pytest
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.pools import process_pool
 from scalable_agent.environments.pools import start_notices
+from scalable_agent.environments.pools import worker_messages
 from tests.environments import processes
 from tests.environments.processes import LONG
 from tests.environments.processes import is_running
@@ -551,6 +552,23 @@ def test_a_process_that_cannot_be_started(make_pool, monkeypatch):
     make_pool([{'level_name': 'a'}])
   assert str(info.value) == (
       'environment 0 (a): a process cannot be started: Too many open files')
+  assert len(os.listdir('/proc/self/fd')) == num_fds
+
+
+@pytest.mark.parametrize('owner, name, expected', [
+    (os, 'memfd_create', 'environments cannot be given processes'),
+    (worker_messages, 'map_arrays',
+     'there is no memory for the observations of 1 environments')])
+def test_memory_that_cannot_be_had(
+    make_pool, monkeypatch, owner, name, expected):
+  def fail(*unused_args, **unused_kwargs):
+    raise OSError(errno.ENOMEM, 'Cannot allocate memory')
+
+  monkeypatch.setattr(owner, name, fail)
+  num_fds = len(os.listdir('/proc/self/fd'))
+  with pytest.raises(PoolError) as info:
+    make_pool([{'level_name': 'a'}])
+  assert str(info.value) == f'{expected}: Cannot allocate memory'
   assert len(os.listdir('/proc/self/fd')) == num_fds
 
 

@@ -139,6 +139,29 @@ def _numbered(num_environments, lengths):
           for i in range(num_environments)]
 
 
+def test_who_takes_the_place_of_another_has_no_last_action():
+  """As in training."""
+  pool = ScriptedPool(_numbered(2, [9, 9]))
+  recv, seen, calls = pool.recv, [], itertools.count(1)
+
+  def replace_the_first():
+    output = recv()
+    if next(calls) == 4:
+      output = output._replace(is_first=output.ids == 0)
+    return output
+
+  def act(last_actions, env_output, core_state):
+    seen.append(last_actions[np.argsort(env_output.observation[0][:, 0])])
+    output, core_state, versions = _always_zero(
+        last_actions, env_output, core_state)
+    return output._replace(action=output.action + 1), core_state, versions
+
+  pool.recv = replace_the_first
+  _play(pool, 2, act)
+  np.testing.assert_array_equal(
+      seen[:5], [[0, 0], [1, 1], [1, 1], [0, 1], [1, 1]])
+
+
 @pytest.mark.parametrize('batch_size', [1, 3])
 @pytest.mark.parametrize('num_episodes, expected', [
     (6, [2, 2, 2]), (7, [3, 2, 2]), (8, [3, 3, 2]), (2, [1, 1, 0]),

@@ -119,6 +119,19 @@ def test_a_file_that_its_holder_removes_meanwhile_is_made_anew(
   os.close(descriptor)
 
 
+def test_who_ends_leaves_the_lock_of_another_alone(tmp_path):
+  """As where a user has removed the first one's file meanwhile."""
+  path = str(tmp_path / 'lock')
+  first = locks.acquire(path, 'me')
+  os.remove(path)
+  second = locks.acquire(path, 'you')
+  locks.release(path, first)
+  with pytest.raises(locks.Held, match='you'):
+    locks.acquire(path, 'them')
+  locks.release(path, second)
+  assert not os.path.exists(path)
+
+
 def test_whoever_asks_in_vain_leaves_no_file_open(tmp_path):
   path = str(tmp_path / 'lock')
   descriptor = locks.acquire(path, 'me')

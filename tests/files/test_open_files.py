@@ -94,6 +94,14 @@ def test_what_was_reserved_can_be_opened_while_it_is_released():
   assert len(reserve) == 0
 
 
+@pytest.mark.parametrize('free,expected', [(9, 4), (2, 1), (40, 10)])
+def test_half_of_what_there_is_is_left_to_others(free, expected):
+  _leave(free)
+  reserve = open_files.Reserve(10)
+  assert len(reserve) == expected
+  reserve.close()
+
+
 def test_the_reserve_is_taken_back_after_an_error():
   reserve = open_files.Reserve(3)
   before = open_files.count()

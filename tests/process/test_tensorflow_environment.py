@@ -70,6 +70,19 @@ def test_tensorflow_has_the_pass_of_xla_that_is_disabled():
     assert content.find(b'cudnn-fused-convolution-rewriter') >= 0
 
 
+def test_a_program_that_is_started_meanwhile_holds_nobody_up():
+  """It has inherited stderr, and so keeps what filters stderr alive."""
+  result = subprocess.run([sys.executable, '-c', _PREFIX + (
+      'import subprocess, time\n'
+      'start = time.monotonic()\n'
+      'with t._without_chatter():\n'
+      '  child = subprocess.Popen(["sleep", "60"])\n'
+      'assert child.poll() is None and time.monotonic() - start < 30.\n'
+      'child.kill()\n')], cwd=_ROOT, check=False, capture_output=True,
+                          text=True, timeout=60.)
+  assert result.returncode == 0, result.stderr
+
+
 @pytest.mark.parametrize('name', [
     *_NAMES, 'TF_CPP_MIN_LOG_LEVEL', 'TF_FORCE_GPU_ALLOW_GROWTH'])
 def test_what_the_user_has_set_stays(environ, name):

@@ -390,6 +390,26 @@ def test_the_others_do_not_run_ahead_of_one_whose_connection_was_cut(
       slow.close()
 
 
+@pytest.mark.parametrize('comes_late', [False, True])
+def test_another_process_of_an_agent_keeps_its_lead(comes_late):
+  """Whether the job has noticed that the first one was gone, or not yet."""
+  with replay_parts.Job() as job, replay_parts.client_of(
+      job, 'slow', batch_size=4) as slow:
+    replay_parts.insert(slow, _unrolls(range(4)))
+    with replay_parts.client_of(job, 'fast', batch_size=4) as fast:
+      replay_parts.insert(fast, _unrolls(range(8)))
+    if comes_late:
+      remote_parts.wait_until(
+          lambda: job.service.take_gauges()['learners'] == 1)
+    with replay_parts.client_of(job, 'fast', batch_size=4) as again:
+      # With its first batch it is three ahead, and has to wait.
+      thread = remote_parts.Thread(_insert_many, again, 80, 4)
+      remote_parts.wait_until(lambda: job.num_inserted == 4 + 3 * 4)
+      _assert_a_batch_lets_one_pass(job, slow, thread)
+      slow.close()
+      thread.result()
+
+
 def test_who_is_silent_for_long_holds_nobody(monkeypatch, caplog):
   caplog.set_level(python_logging.INFO)
   monkeypatch.setattr(sessions_lib, '_RECENT_SECONDS', .5)

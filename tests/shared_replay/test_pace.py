@@ -7,8 +7,10 @@ from scalable_agent.shared_replay import pace as pace_lib
 
 
 def _members(*batch_sizes):
-  return [pace_lib.Member(f'"{i}"', i, size)
-          for i, size in enumerate(batch_sizes)]
+  members = [pace_lib.Member(i) for i in range(len(batch_sizes))]
+  for member, size in zip(members, batch_sizes):
+    member.join(f'"{member.number}"', size)
+  return members
 
 
 def test_who_is_alone_never_waits():
@@ -110,15 +112,15 @@ def test_those_that_come_first_wait_near_the_start_for_those_that_will():
 
 
 def test_an_agent_that_begins_twice_is_one():
-  first, again, other = _members(1, 1, 1)
-  again.agent = first.agent
+  first, other = _members(1, 1)
   pace = pace_lib.Pace(num_agents=2)
   pace.advance(first, 1)
   pace.keep([])
-  pace.advance(again, 3)
-  assert pace.num_awaited == 1 and not pace.may_go_on(again)
+  first.join('"again"', 1)
+  pace.advance(first, 2)
+  assert pace.num_awaited == 1 and not pace.may_go_on(first)
   pace.advance(other, 1)
-  assert pace.num_awaited == 0 and pace.may_go_on(again)
+  assert pace.num_awaited == 0 and pace.may_go_on(first)
 
 
 def test_an_agent_that_has_begun_and_is_gone_is_not_awaited_again():

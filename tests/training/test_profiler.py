@@ -44,10 +44,14 @@ def test_a_run_that_ends_early_writes_what_there_is(calls):
   assert calls == ['/run', 'stop']
 
 
-def test_a_range_before_the_run_goes_on_is_refused(calls):
-  with pytest.raises(config_lib.ConfigError, match=(
-      '^--profile_updates=2:5 cannot work: the run goes on after update 3.$')):
-    profiler.Profiler(_config('2:5'), 3)
+def test_a_range_that_is_past_is_a_warning(calls, caplog):
+  traced = profiler.Profiler(_config('2:5'), 3)
+  assert caplog.messages == [
+      'No trace is written (--profile_updates=2:5), since the run goes on '
+      'after update 3.']
+  for step in range(4, 7):
+    traced.reach(step)
+  traced.close()
   assert not calls
 
 

@@ -359,17 +359,19 @@ def test_logs_that_cannot_be_written_keep_the_checkpoint_back(tmp_path):
 
 
 @pytest.mark.usefixtures('quick')
-def test_a_trace_of_what_is_past_is_refused_before_anybody_acts(tmp_path):
+def test_a_run_that_has_made_the_updates_to_trace_goes_on(tmp_path, caplog):
+  """As one that was killed, and is started again by the same command."""
   run, _ = _make_run(tmp_path)
   _train(run, 2)
   run.close()
   run.save_last()
-  before = set(threading.enumerate())
-  with pytest.raises(config_lib.ConfigError, match='--profile_updates=0:1 '
-                     'cannot work: the run goes on after update 2'):
-    _make_run(tmp_path, '--profile_updates=0:1')
-  assert not [thread.name for thread in set(threading.enumerate()) - before
-              if thread.name.startswith(('actor', 'staging'))]
+  run, _ = _make_run(tmp_path, '--profile_updates=0:1')
+  try:
+    _train(run, 1)
+  finally:
+    run.close()
+  assert 'No trace is written (--profile_updates=0:1)' in caplog.text
+  assert not (tmp_path / 'plugins').exists()
 
 
 @pytest.mark.parametrize('refused_by', ['reporter', 'actors'])

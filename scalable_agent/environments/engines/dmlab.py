@@ -100,19 +100,23 @@ def check_engine(level_name):
         f'{BUILD_URL} says.')
 
 
-def check(level_names, dataset_path):
+def check(level_names, dataset_path, level_cache_dir=''):
   """Refuses what cannot run on this machine.
 
   Args:
     level_names: A list of short names.
     dataset_path: Directory of the images of some psychlab levels; '' for none,
       'dummy' for plain colours in their place.
+    level_cache_dir: As of `make_pool`. A directory that is not there is made.
+      If it cannot be written, a warning says so.
 
   Raises:
-    PoolError: `deepmind_lab` or the images are missing; the message is one line
-      that says where to get them.
+    PoolError: `deepmind_lab` or the images are missing, or the cache cannot be
+      made; the message is one line that says what to do.
   """
   check_engine(level_names[0])
+  if level_cache_dir and not level_cache.is_remote(level_cache_dir):
+    _check_cache(level_cache_dir)
   needing = sorted({name for name in level_names if name in _DATASET_LEVELS})
   if needing and dataset_path == _DUMMY_DATASET:
     logging.warning(
@@ -130,6 +134,18 @@ def check(level_names, dataset_path):
         'those. With '
         f'--dataset_path={_DUMMY_DATASET} there are plain colours instead, and '
         'scores mean nothing.')
+
+
+def _check_cache(directory):
+  try:
+    os.makedirs(directory, exist_ok=True)
+  except OSError as e:
+    raise PoolError(f'--level_cache_dir={directory} cannot be made: '
+                    f'{e.strerror or e}') from e
+  if not os.access(directory, os.W_OK):
+    logging.warning(
+        '--level_cache_dir=%s cannot be written: maps that are not there are '
+        'compiled each time.', directory)
 
 
 def make_pool(level_names, seed, height, width, num_action_repeats,
@@ -156,7 +172,7 @@ def make_pool(level_names, seed, height, width, num_action_repeats,
   Raises:
     PoolError: A level is unknown, or something that it needs is missing.
   """
-  check(level_names, dataset_path)
+  check(level_names, dataset_path, level_cache_dir)
   return process_pool.ProcessPool(
       __name__ + ':DmLabEnvironment',
       [dict(level_name=name, seed=(seed + i) % _MAX_SEED, height=height,

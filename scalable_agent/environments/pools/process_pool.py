@@ -116,7 +116,11 @@ class ProcessPool(Pool):
         step_timeout_seconds, start_timeout_seconds)
     # Reentrant, for a signal handler may close the pool that it interrupts.
     self._lock = threading.RLock()
-    self._workers = workers_lib.Workers()
+    try:
+      self._workers = workers_lib.Workers()
+    except OSError as e:
+      raise PoolError('environments cannot be given processes: '
+                      f'{e.strerror or e}') from e
     try:
       self._start(num_processes)
     except BaseException:
@@ -192,8 +196,13 @@ class ProcessPool(Pool):
     while any(worker.info is None for worker in workers):
       self._poll(None)
     self._adopt_info([i for worker in workers for i in worker.info])
-    self._arrays = worker_messages.map_arrays(
-        self._workers.memory_fd, self.num_environments, self.observation_spec)
+    try:
+      self._arrays = worker_messages.map_arrays(
+          self._workers.memory_fd, self.num_environments,
+          self.observation_spec)
+    except OSError as e:
+      self._fail('there is no memory for the observations of '
+                 f'{self.num_environments} environments: {e.strerror or e}')
     self._actions = memoryview(self._arrays.action)
     for worker in workers:
       self._begin(worker)
