@@ -52,10 +52,12 @@ class Reserve:
 
   def _take(self, had):
     with contextlib.suppress(OSError):
-      # Others have to open files too, but may not take what it had.
-      size = min(self._size, max(had, (limit() - count()) // 2))
-      while len(self._descriptors) < size:
+      while len(self._descriptors) < 2 * self._size:
         self._descriptors.append(os.open(os.devnull, os.O_RDONLY))
+    # Others have to open files too, but may not take what it had.
+    size = min(self._size, max(had, len(self) // 2))
+    while len(self) > size:
+      os.close(self._descriptors.pop())
 
   def _give_up(self):
     while self._descriptors:
