@@ -14,6 +14,7 @@ from scalable_agent.config.config import SETTINGS
 from scalable_agent.config.settings import check_value
 from scalable_agent.config.settings import ConfigError
 from scalable_agent.config.settings import refusal
+from scalable_agent.files import file_names
 
 # From a learner's port for actors to the one for the other learners.
 _COLLECTIVE_PORT_OFFSET = 1000
@@ -24,7 +25,7 @@ _ACTORS_PER_CORE = 16
 _WORKERS_PER_CORE = 2
 # Bounds the policy lag, which is about actors / unrolls in a batch.
 _MAX_ACTORS_PER_UNROLL = 4
-# Values of settings for paths that name none.
+# Values of settings for paths that name none, the second of --dataset_path.
 _NO_PATHS = ('', 'dummy')
 
 
@@ -66,7 +67,7 @@ def resolve(values):
 
 
 def _whole_path(path):
-  if path in _NO_PATHS or '://' in path:
+  if path in _NO_PATHS or file_names.is_remote(path):
     return path
   return os.path.abspath(path)
 

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+from scalable_agent.files import file_names
+
 # Exit statuses of `_PROGRAM`, beside 0.
 _NOT_FOUND = 3
 _FAILED = 4
@@ -41,7 +43,7 @@ class LocalLevelCache:
     self._compile_timeout = compile_timeout_secs
     # Holds the lock of the map that is compiled here.
     self._compiling = contextlib.ExitStack()
-    if not is_remote(self._cache_dir):
+    if not file_names.is_remote(self._cache_dir):
       os.makedirs(self._cache_dir, exist_ok=True)
 
   def fetch(self, key, pk3_path):
@@ -58,7 +60,7 @@ class LocalLevelCache:
     self._compiling.close()
     path = self._path(key)
     return (self._try_copy(path, pk3_path) or
-            not is_remote(path) and self._wait_for(path, pk3_path))
+            not file_names.is_remote(path) and self._wait_for(path, pk3_path))
 
   def write(self, key, pk3_path):
     """Copies a map that was compiled, to `pk3_path`, into the cache."""
@@ -118,11 +120,6 @@ def _locked(path):
         os.remove(path)
 
 
-def is_remote(path):
-  """Whether a path is one for `tf.io.gfile`, such as gs://bucket/maps."""
-  return '://' in path
-
-
 def _copy(source, target):
   """Copies a file to where it was not, or was the same.
 
@@ -130,7 +127,7 @@ def _copy(source, target):
     FileNotFoundError: There is no such source.
     OSError: It cannot be copied.
   """
-  if not is_remote(source) and not is_remote(target):
+  if not file_names.is_remote(source) and not file_names.is_remote(target):
     temporary = _temporary_name(target)
     try:
       shutil.copyfile(source, temporary)

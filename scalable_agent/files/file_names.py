@@ -8,6 +8,11 @@ TEST_SCORES = 'test_scores.json'
 REPLAY_AGENT = 'replay_agent'
 
 
+def is_remote(path):
+  """Whether a path is one for `tf.io.gfile`, such as gs://bucket/maps."""
+  return '://' in path
+
+
 def of_level(level_name):
   """Returns a level's name without characters that mean something in paths."""
   return re.sub(r'[^\w.-]+', '_', level_name)

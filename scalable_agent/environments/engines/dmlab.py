@@ -19,6 +19,8 @@ from scalable_agent.environments import level_cache
 from scalable_agent.environments import NUM_HASH_BUCKETS
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.pools import process_pool
+from scalable_agent.files import file_names
+from scalable_agent.process import errors
 
 NUM_ACTIONS = len(DEFAULT_ACTION_SET)
 # Longer instructions lose their end.
@@ -115,7 +117,7 @@ def check(level_names, dataset_path, level_cache_dir=''):
       made; the message is one line that says what to do.
   """
   check_engine(level_names[0])
-  if level_cache_dir and not level_cache.is_remote(level_cache_dir):
+  if level_cache_dir and not file_names.is_remote(level_cache_dir):
     _check_cache(level_cache_dir)
   needing = sorted({name for name in level_names if name in _DATASET_LEVELS})
   if needing and dataset_path == _DUMMY_DATASET:
@@ -141,7 +143,7 @@ def _check_cache(directory):
     os.makedirs(directory, exist_ok=True)
   except OSError as e:
     raise PoolError(f'--level_cache_dir={directory} cannot be made: '
-                    f'{e.strerror or e}') from e
+                    f'{errors.first_line(e)}') from e
   if not os.access(directory, os.W_OK):
     logging.warning(
         '--level_cache_dir=%s cannot be written: maps that are not there are '

@@ -27,6 +27,7 @@ from scalable_agent.environments.pools import start_notices
 from scalable_agent.environments.pools import worker_limits
 from scalable_agent.environments.pools import worker_messages
 from scalable_agent.environments.pools import workers as workers_lib
+from scalable_agent.process import errors
 
 # Added to an environment's seed each time it is made anew. More than a run has
 # environments.
@@ -120,7 +121,7 @@ class ProcessPool(Pool):
       self._workers = workers_lib.Workers()
     except OSError as e:
       raise PoolError('environments cannot be given processes: '
-                      f'{e.strerror or e}') from e
+                      f'{errors.first_line(e)}') from e
     try:
       self._start(num_processes)
     except BaseException:
@@ -201,8 +202,9 @@ class ProcessPool(Pool):
           self._workers.memory_fd, self.num_environments,
           self.observation_spec)
     except OSError as e:
-      self._fail('there is no memory for the observations of '
-                 f'{self.num_environments} environments: {e.strerror or e}')
+      self._fail(
+          'there is no memory for the observations of '
+          f'{self.num_environments} environments: {errors.first_line(e)}')
     self._actions = memoryview(self._arrays.action)
     for worker in workers:
       self._begin(worker)
@@ -213,7 +215,7 @@ class ProcessPool(Pool):
       worker = self._workers.start(ids)
     except OSError as e:
       self._fail(f'{self._describe(ids)}: a process cannot be started: '
-                 f'{e.strerror or e}')
+                 f'{errors.first_line(e)}')
     self._workers.deliver(worker, json.dumps({
         'factory': self._factory, 'kwargs': self._kwargs[ids.start:ids.stop],
         'first_id': ids.start, 'num_environments': self.num_environments,
