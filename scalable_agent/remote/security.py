@@ -11,6 +11,7 @@ import stat
 from absl import logging
 import grpc
 
+from scalable_agent.process import errors
 from scalable_agent.remote import certificates
 
 TOKEN_KEY = 'authorization'
@@ -74,7 +75,8 @@ def _read(flag, path):
     with open(path, 'rb') as f:
       content = f.read()
   except OSError as e:
-    raise SecurityError(f'--{flag}={path} cannot be read: {e.strerror}') from e
+    raise SecurityError(
+        f'--{flag}={path} cannot be read: {errors.first_line(e)}') from e
   if not content.strip():
     raise SecurityError(f'--{flag}={path} is empty')
   return content

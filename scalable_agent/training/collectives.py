@@ -242,7 +242,8 @@ def _listen(host):
   except OSError as e:
     raise config_lib.ConfigError(
         f'--collective_hosts: this learner cannot listen on {host} '
-        f'({e.strerror}). Choose another port, at all learners.') from e
+        f'({errors.first_line(e)}). Choose another port, at all learners.'
+    ) from e
   server.setblocking(False)
   return server
 
