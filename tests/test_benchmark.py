@@ -16,6 +16,7 @@ from scalable_agent import learner as learner_lib
 from scalable_agent import policy as policy_lib
 from scalable_agent.config import flags as config_flags
 from scalable_agent.files import whole_file
+from scalable_agent.process import machine_cores
 from scalable_agent.throughput import batch_sizes
 from scalable_agent.throughput import bottleneck
 from scalable_agent.throughput import comparison as comparison_lib
@@ -153,7 +154,7 @@ def _plan(monkeypatch, *arguments):
       lambda *unused: dict(core_seconds=_CORE_SECONDS))
   monkeypatch.setattr(
       plan_costs.loop, 'measure_loop', lambda *unused: _WHOLE)
-  monkeypatch.setattr(os, 'sched_getaffinity', lambda unused_pid: {0, 1})
+  monkeypatch.setattr(machine_cores, 'count', lambda: 2)
   with flagsaver.flagsaver():
     flags.FLAGS(['benchmark', '--plan', '--measure_secs=0.2', *arguments])
     return benchmark._plan(config_lib.resolve(config_flags.given()))

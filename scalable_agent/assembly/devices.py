@@ -1,12 +1,12 @@
 """Which devices and threads the learner and inference use."""
 
 import collections
-import os
 
 from absl import logging
 import tensorflow as tf
 
 from scalable_agent import config as config_lib
+from scalable_agent.process import machine_cores
 from scalable_agent.process import nvidia
 
 Devices = collections.namedtuple(
@@ -66,7 +66,7 @@ def choose_devices(num_learner_devices, inference_device, xla,
           'TensorFlow was already in use in this process, and keeps the memory '
           'of the GPUs as it has it.')
   if not gpus:
-    num_cores = len(os.sched_getaffinity(0))
+    num_cores = machine_cores.count()
     intra_op_threads = intra_op_threads or (
         max(num_cores // 2, 1) if has_policy else num_cores)
   _set_threads(intra_op_threads)

@@ -15,6 +15,7 @@ from scalable_agent.config.settings import check_value
 from scalable_agent.config.settings import ConfigError
 from scalable_agent.config.settings import refusal
 from scalable_agent.files import file_names
+from scalable_agent.process import machine_cores
 
 # From a learner's port for actors to the one for the other learners.
 _COLLECTIVE_PORT_OFFSET = 1000
@@ -148,7 +149,7 @@ def _choose(config, suite, given):
   if ('num_actors' not in given and has_them_chosen and
       config.task < 0 and not config.is_replay_job):
     changes['num_actors'] = _choose_num_actors(
-        config, len(os.sched_getaffinity(0)), len(suites.level_names(config)))
+        config, machine_cores.count(), len(suites.level_names(config)))
   if config.num_learners > 1 and not config.collective_hosts:
     changes['collective_hosts'] = _choose_collective_hosts(
         config.learner_hosts)

@@ -1,7 +1,8 @@
 """How environments are spread over pools, and pools over cores."""
 
 import collections
-import os
+
+from scalable_agent.process import machine_cores
 
 PoolLayout = collections.namedtuple(
     'PoolLayout', 'num_pools size minimum_batch_size maximum_batch_size '
@@ -31,7 +32,7 @@ def choose(suite, config, num_environments):
     A `PoolLayout`.
   """
   # Actor jobs share a machine with others: each is laid out for one core.
-  num_cores = 1 if config.is_actor_job else len(os.sched_getaffinity(0))
+  num_cores = 1 if config.is_actor_job else machine_cores.count()
   is_fixed = suite.has_fixed_batches
   # Where batches are fixed, environments that wait for each other's unrolls
   # step together all the time.

@@ -2,10 +2,11 @@
 
 import collections
 import contextlib
-import os
 import time
 
 import psutil
+
+from scalable_agent.process import machine_cores
 
 Measured = collections.namedtuple('Measured', 'rate core_seconds')
 Measured.__doc__ = """How fast something is done.
@@ -69,7 +70,7 @@ def describe():
   import tensorflow as tf  # pylint: disable=g-import-not-at-top
 
   return dict(
-      cores=len(os.sched_getaffinity(0)),
+      cores=machine_cores.count(),
       gpus=[tf.config.experimental.get_device_details(gpu).get('device_name')
             for gpu in tf.config.list_physical_devices('GPU')],
       tensorflow=tf.__version__)

@@ -6,7 +6,6 @@ All rates are environment frames per second.
 import collections
 import contextlib
 import dataclasses
-import os
 import threading
 import time
 
@@ -25,6 +24,7 @@ from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.process import errors
+from scalable_agent.process import machine_cores
 from scalable_agent.process import tensorflow_environment
 from scalable_agent.process import timing
 from scalable_agent.throughput import machine
@@ -94,7 +94,7 @@ def measure_parts(config, seconds):
 def choose_devices(config):
   """Chooses the devices of a part that may use all cores, a `Devices`."""
   return devices_assembly.choose(dataclasses.replace(
-      config, intra_op_threads=len(os.sched_getaffinity(0))))
+      config, intra_op_threads=machine_cores.count()))
 
 
 def _measure_parts(config, seconds):

@@ -1,7 +1,6 @@
 """Measures what a plan is made of: what a frame costs on this machine."""
 
 import dataclasses
-import os
 
 from absl import logging
 
@@ -10,6 +9,7 @@ from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.config import checks
 from scalable_agent.config import ConfigError
+from scalable_agent.process import machine_cores
 from scalable_agent.throughput import loop
 from scalable_agent.throughput import parts
 from scalable_agent.throughput import plan
@@ -76,7 +76,7 @@ def measure(config, seconds):
   whole = loop.measure_loop(
       config, devices_assembly.choose(config), 2 * seconds)
   logging.info('Measuring the transport for %g s', seconds)
-  num_cores = len(os.sched_getaffinity(0))
+  num_cores = machine_cores.count()
   return plan.Costs(
       core_seconds['environments'], core_seconds['inference'],
       core_seconds['data_path'], core_seconds['learner'],

@@ -15,7 +15,6 @@ import collections
 import concurrent.futures
 import contextlib
 import math
-import os
 import time
 
 import numpy as np
@@ -25,6 +24,7 @@ from scalable_agent import actor
 from scalable_agent import environments
 from scalable_agent import suites
 from scalable_agent.learner_service import protocol as learner_protocol
+from scalable_agent.process import machine_cores
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import wire
 from scalable_agent.shared_replay import agent_link
@@ -217,7 +217,7 @@ def measure_shared_replay(seconds, num_learners=NUM_LEARNERS, num_drawn=0,
           mb_per_learner_cpu_second=megabytes / table[..., 3].sum())
       print(f'{name}, {way:6s}: {_text(figures[way], num_learners, count)}',
             flush=True)
-    results[name] = dict(figures, cores=len(os.sched_getaffinity(0)))
+    results[name] = dict(figures, cores=machine_cores.count())
   return results
 
 

@@ -10,7 +10,6 @@ import collections
 import concurrent.futures
 import contextlib
 import itertools
-import os
 import threading
 import time
 
@@ -18,6 +17,7 @@ import numpy as np
 import psutil
 
 from scalable_agent.learner_service import protocol
+from scalable_agent.process import machine_cores
 from scalable_agent.throughput import machine
 from scalable_agent.throughput import processes
 from scalable_agent.throughput import transport_sides as sides
@@ -119,7 +119,7 @@ def _drive(messages, servers, num_connections, unrolls_per_call, seconds):
 def _drive_together(messages, servers, num_connections, unrolls_per_call,
                     seconds):
   """Calls the servers from a process per core; returns name to `_Figures`."""
-  num_processes = min(num_connections, len(os.sched_getaffinity(0)))
+  num_processes = min(num_connections, machine_cores.count())
   shares = [num_connections * (i + 1) // num_processes -
             num_connections * i // num_processes for i in range(num_processes)]
   with processes.executor(num_processes) as executor:

@@ -1,6 +1,5 @@
 """The choice of devices, on machines with made-up GPUs."""
 
-import os
 
 from absl import logging
 import pytest
@@ -8,6 +7,7 @@ import tensorflow as tf
 
 from scalable_agent import config as config_lib
 from scalable_agent.assembly import devices
+from scalable_agent.process import machine_cores
 from scalable_agent.process import nvidia
 
 
@@ -37,7 +37,7 @@ def machine(monkeypatch):
   monkeypatch.setattr(
       tf.config, 'set_logical_device_configuration',
       lambda device, logical: setattr(machine, 'logical', len(logical)))
-  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(8))
+  monkeypatch.setattr(machine_cores, 'count', lambda: 8)
   return machine
 
 
@@ -73,7 +73,7 @@ def test_a_configuration_says_whether_there_is_a_policy(
 
 
 def test_one_core_is_a_thread(machine, monkeypatch):
-  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(1))
+  monkeypatch.setattr(machine_cores, 'count', lambda: 1)
   _choose()
   assert machine.threads == 1
 

@@ -1,6 +1,5 @@
 """Settings that cannot work, alone or together, are refused in one line."""
 
-import os
 import string
 import sys
 
@@ -14,6 +13,7 @@ from scalable_agent import losses
 from scalable_agent import suites
 from scalable_agent.config import learning
 from scalable_agent.networks import torsos
+from scalable_agent.process import machine_cores
 from tests.config.command_line import message_of
 from tests.config.command_line import resolve
 
@@ -299,7 +299,7 @@ def test_a_job_without_learners():
 
 
 def _with_cores(monkeypatch, cores):
-  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(cores))
+  monkeypatch.setattr(machine_cores, 'count', lambda: cores)
 
 
 @pytest.mark.parametrize('values, largest', [

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import subprocess
 import sys
 
@@ -12,6 +11,7 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent import suites
+from scalable_agent.process import machine_cores
 from tests.config.command_line import message_of
 from tests.config.command_line import resolve
 
@@ -134,7 +134,7 @@ def test_given_flags_win(level_name):
     (2, 4, 0, 16), (2, 32, 3, 33), (2, 1, 1, 4)])
 def test_actors_follow_cores_and_batch(
     monkeypatch, cores, batch_size, num_pools, expected):
-  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(cores))
+  monkeypatch.setattr(machine_cores, 'count', lambda: cores)
   for level_name in ('pong', 'gym:CartPole-v1', 'synthetic:'):
     assert resolve(level_name=level_name, batch_size=batch_size,
                    num_pools=num_pools).num_actors == expected
@@ -146,7 +146,7 @@ def test_actors_follow_cores_and_batch(
 def test_actors_of_jobs_follow_no_cores(monkeypatch):
   """An actor job has --envs_per_actor, and a learner job may have no actor."""
   default = config_lib.SETTINGS['num_actors'].default
-  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(64))
+  monkeypatch.setattr(machine_cores, 'count', lambda: 64)
   for job_name in 'actor', 'learner':
     assert resolve(level_name='pong', task=0, job_name=job_name
                   ).num_actors == default
@@ -156,7 +156,7 @@ def test_actors_of_jobs_follow_no_cores(monkeypatch):
     (1, 0, 57), (2, 0, 57), (4, 0, 57), (8, 0, 114), (64, 0, 114), (2, 2, 114)])
 def test_atari57_has_as_many_actors_of_each_game(
     monkeypatch, cores, num_pools, expected):
-  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(cores))
+  monkeypatch.setattr(machine_cores, 'count', lambda: cores)
   assert resolve(
       level_name='atari57', num_pools=num_pools).num_actors == expected
   # Not of all as many, but all are there.
@@ -206,7 +206,7 @@ def test_batched_a2c_refuses_pools_that_cannot_meet():
 
 
 def test_a3c_makes_an_update_of_every_unroll(monkeypatch):
-  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(3))
+  monkeypatch.setattr(machine_cores, 'count', lambda: 3)
   config = resolve(level_name='pong', architecture='a3c')
   assert (config.batch_size, config.queue_capacity, config.num_actors,
           config.num_learner_devices) == (1, 1, 6, 1)

@@ -1,7 +1,6 @@
 """How environments are spread over pools, and that pools get it."""
 
 import collections
-import os
 
 from absl import flags
 from absl.testing import flagsaver
@@ -22,6 +21,7 @@ from scalable_agent.environments.engines import dmlab
 from scalable_agent.environments.engines import synthetic
 from scalable_agent.environments.pools import process_pool
 from scalable_agent.environments.pools import shown_pool
+from scalable_agent.process import machine_cores
 from scalable_agent.suites import scores
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -35,7 +35,7 @@ def _config(**values):
 
 
 def _layout(cores, monkeypatch, **values):
-  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(cores))
+  monkeypatch.setattr(machine_cores, 'count', lambda: cores)
   config = _config(**values)
   layout = suites.choose_layout(config, config.num_actors)
   assert layout.num_pools * layout.size == config.num_actors
@@ -87,7 +87,7 @@ def test_layout_on_four_cores(monkeypatch, values, expected):
     (dict(level_name='gym:CartPole-v1'), (1, 16, 1, 16, 1)),
     (dict(level_name='synthetic:'), (1, 16, 1, 16, 16))])
 def test_layout_of_an_actor_job_is_for_one_core(monkeypatch, values, expected):
-  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(4))
+  monkeypatch.setattr(machine_cores, 'count', lambda: 4)
   config = _config(job_name='actor', task=0, learner_hosts='localhost:8000',
                    envs_per_actor=16, **values)
   assert tuple(suites.choose_layout(config, 16)) == expected
@@ -280,7 +280,7 @@ def test_a_new_suite_is_a_record_and_an_entry(monkeypatch):
       num_workers=lambda size, wanted, num_cores: 1,
       make_pool=make_pool)
   monkeypatch.setattr(suites, 'SUITES', (toy,) + suites.SUITES)
-  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: range(4))
+  monkeypatch.setattr(machine_cores, 'count', lambda: 4)
   config = _config(level_name='toy:all', width=8, num_pools=2)
   assert (config.suite, config.learning_rate) == ('toy', .5)
   assert suites.level_names(config) == ['toy:a', 'toy:b']

@@ -9,6 +9,7 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent.config import flags as config_flags
+from scalable_agent.process import machine_cores
 from scalable_agent.training import logdir as logdir_lib
 from scalable_agent.training import run_config
 
@@ -20,7 +21,7 @@ _GIVEN = dict(
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch):
-  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: {0, 1})
+  monkeypatch.setattr(machine_cores, 'count', lambda: 2)
 
 
 def _begin(logdir, **values):
@@ -106,7 +107,7 @@ def test_what_nobody_gave_follows_what_is_given(tmp_path, monkeypatch):
   before = _begin(tmp_path, level_name='pong')
   assert (before.num_actors, before.queue_capacity) == (32, 32)
   assert _resolve(tmp_path, batch_size=64).queue_capacity == 64
-  monkeypatch.setattr(os, 'sched_getaffinity', lambda pid: set(range(64)))
+  monkeypatch.setattr(machine_cores, 'count', lambda: 64)
   # A machine with other cores goes on with the environments that there were.
   assert _resolve(tmp_path).num_actors == 32
 
