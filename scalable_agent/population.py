@@ -15,6 +15,7 @@ the same time. evolution.jsonl has every evolution, lineage.png shows them. Run
 the command again, and it goes on from where it was.
 """
 
+import functools
 import math
 import sys
 
@@ -115,9 +116,10 @@ def _parse(name, value):
 
 def start_parameters(adapt):
   """Returns what each member starts with, by the flags."""
+  ranges = samples_lib.parse_all(
+      FLAGS.range, functools.partial(config_flags.parse, flag='range'))
   return start_parameters_lib.draw(
-      samples_lib.parse_all(FLAGS.range, config_flags.parse), adapt,
-      config_flags.given(), FLAGS.population, FLAGS.sample_seed)
+      ranges, adapt, config_flags.given(), FLAGS.population, FLAGS.sample_seed)
 
 
 def main(argv):

@@ -21,6 +21,7 @@ differ in hyperparameters alone: a sweep for each of what is to be compared.
 """
 
 import contextlib
+import functools
 import os
 import sys
 
@@ -78,10 +79,12 @@ def make_trials():
   Raises:
     config_lib.ConfigError: They are none, or cannot be.
   """
-  factors = [grid.parse_vary(text, config_flags.parse) for text in FLAGS.vary]
+  parse = {flag: functools.partial(config_flags.parse, flag=flag)
+           for flag in ('vary', 'variant', 'range')}
+  factors = [grid.parse_vary(text, parse['vary']) for text in FLAGS.vary]
   if FLAGS.variant:
-    factors.append(grid.parse_variants(FLAGS.variant, config_flags.parse))
-  ranges = samples_lib.parse_all(FLAGS.range, config_flags.parse)
+    factors.append(grid.parse_variants(FLAGS.variant, parse['variant']))
+  ranges = samples_lib.parse_all(FLAGS.range, parse['range'])
   for name in ('range', 'sample_seed'):
     if FLAGS[name].present and not FLAGS.samples:
       raise config_lib.ConfigError(

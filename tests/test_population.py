@@ -95,7 +95,11 @@ def test_the_worse_takes_over_the_weights_of_the_better(tmp_path):
      'same time. Set it to 3.'),
     (('--learning_rate=1',), '--learning_rate is given, and drawn too'),
     (('--range=epsilon=2:1',), '--range=epsilon=2:1 cannot work: it is empty'),
-    (('--adapt=gradient_norm_cip',), 'There is no setting'),
+    (('--adapt=gradient_norm_cip',),
+     "There is no setting 'gradient_norm_cip' to give, but --adapt names it. "
+     'Did you mean gradient_norm_clip?'),
+    (('--range=qqq=1:2',),
+     "There is no setting 'qqq' to give, but --range names it."),
     (('--adapt=gradient_norm_clip', '--gradient_norm_clip=0'),
      '--adapt=gradient_norm_clip cannot work: gradient_norm_clip starts'),
     (('--adapt=batch_size',), '--adapt=batch_size cannot work'),

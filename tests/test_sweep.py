@@ -378,7 +378,12 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
 
 @pytest.mark.parametrize('arguments, expected', [
     ((), 'Nothing varies'),
-    (('--vary=policy_lg=0,1',), 'There is no setting \'policy_lg\''),
+    (('--vary=policy_lg=0,1',), "There is no setting 'policy_lg' to give, but "
+     '--vary names it. Did you mean policy_lag'),
+    (('--variant=qqq=2',),
+     "There is no setting 'qqq' to give, but --variant names it."),
+    (('--samples=2', '--range=qqq=1:2'),
+     "There is no setting 'qqq' to give, but --range names it."),
     (('--vary=policy_lag=0,x',), '--policy_lag=x cannot work'),
     (('--vary=policy_lag=0,-1',), '--policy_lag=-1 cannot work'),
     (('--vary=policy_lag=',), '--vary=policy_lag= cannot work: it is empty'),

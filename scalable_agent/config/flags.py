@@ -52,13 +52,18 @@ def given_arguments(without=()):
           if name not in without]
 
 
-def parse(name, text):
-  """Returns the value of a setting that a user wrote as --name=text.
+def parse(name, text, flag):
+  """Returns the value that a user wrote as name=text in another flag.
+
+  Args:
+    name: A setting's, if it is one.
+    text: The value.
+    flag: The name of the other flag.
 
   Raises:
     config_lib.ConfigError: There is no such setting, or it has no such value.
   """
-  config_lib.refuse_unknown([name])
+  config_lib.refuse_unknown([name], flag)
   try:
     return FLAGS[name].parser.parse(text)
   except ValueError as e:

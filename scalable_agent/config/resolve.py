@@ -108,15 +108,25 @@ def check_given(values):
     check_value(SETTINGS[name], value)
 
 
-def refuse_unknown(values):
-  """Raises ConfigError for the first of some names that no user can set."""
+def refuse_unknown(values, flag=None):
+  """Refuses names that no user can set.
+
+  Args:
+    values: Names of settings, or a dict with them as keys.
+    flag: The flag that names them, None where each is a flag itself.
+
+  Raises:
+    ConfigError: For the first that is no setting.
+  """
   names = [name for name, declared in SETTINGS.items()
            if not declared.is_derived]
   for name in values:
     if name not in names:
       nearest = difflib.get_close_matches(name, names)
-      raise ConfigError(f'There is no setting {name!r} to give.' + (
-          f' Did you mean {" or ".join(nearest)}?' if nearest else ''))
+      raise ConfigError(
+          f'There is no setting {name!r} to give' +
+          (f', but --{flag} names it.' if flag else '.') +
+          (f' Did you mean {" or ".join(nearest)}?' if nearest else ''))
 
 
 def _find_suite(level_name):

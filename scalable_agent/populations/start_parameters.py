@@ -34,7 +34,7 @@ def draw(ranges, adapt, given, size, sample_seed):
       raise config_lib.ConfigError(
           f'{each.name} cannot be drawn (--range): members copy the weights of '
           'each other, and the population starts their runs.')
-  config_lib.refuse_unknown(adapt)
+  config_lib.refuse_unknown(adapt, 'adapt')
   config = config_lib.resolve(given)
   starts = []
   for sample in samples_lib.draw(ranges, size, sample_seed):
