@@ -136,7 +136,7 @@ def buffers(config, agent, facts):
     return Buffer(flag, getattr(config, flag), bytes_each, **fields)
 
   if config.is_actor_job:
-    # Those being filled, and as many that wait to be sent.
+    # Those being filled, and as many that the learner has not taken yet.
     has_policy = config.inference == 'actor'
     return [buffer('envs_per_actor', per_unit=2)] if has_policy else []
   if config.is_replay_job:

@@ -34,7 +34,7 @@ class JobSettings:
       settings.ONE_OR_MORE)
   inference: str = setting(
       'actor', 'Where the policy of actor jobs runs: at the actor, with '
-      'weights fetched before each unroll, or at the learner, which is sent '
+      'weights fetched as unrolls begin, or at the learner, which is sent '
       'observations and answers with actions.', settings.ACTORS,
       choices=('actor', 'learner'))
   replay_host: str = setting(

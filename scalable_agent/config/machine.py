@@ -52,6 +52,6 @@ class MachineSettings:
       100, 'Milliseconds after which the policy runs on fewer environments '
       'than the minimum.', settings.NOWHERE, settings.NOT_NEGATIVE)
   queue_capacity: int = setting(
-      0, 'Unrolls that wait for the learner at the most; then actors wait. 0 '
+      0, 'Unrolls that wait at the learner at the most; then actors wait. 0 '
       'takes --batch_size, over the number of learners.', settings.NOWHERE,
       settings.NOT_NEGATIVE)

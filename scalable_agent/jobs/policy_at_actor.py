@@ -4,14 +4,14 @@ import threading
 
 import numpy as np
 
-from scalable_agent import staging
 from scalable_agent.assembly import memory as memory_assembly
 from scalable_agent.jobs import learner_link
+from scalable_agent.jobs import outbox as outbox_lib
 from scalable_agent.process import threads
 
 
 class _SharedPolicy:
-  """The policy that all pools act with, and keep as new as the learner's.
+  """The policy that all pools act with, whose weights they renew.
 
   Attributes:
     policy: A `policy.Policy`, None before the first `refresh`.
@@ -23,7 +23,13 @@ class _SharedPolicy:
     self._lock = threading.Lock()
 
   def refresh(self, versions):
-    """Fetches weights, unless no unroll was begun with the present ones."""
+    """Fetches weights that no environment here has begun an unroll with.
+
+    Args:
+      versions: An array of the versions of the weights with which some
+        environments, which are about to begin an unroll, began their last one.
+        If the present ones are newer than all of these, they stay.
+    """
     with self._lock:
       policy = self.policy
       if policy and not (versions == policy.version).any():
@@ -53,17 +59,13 @@ def start(config, pools, address, security):
   link = learner_link.LearnerLink(config, pools, address, security)
   memory_assembly.check(config, link.agent, pools[0])
   shared = _SharedPolicy(link)
-  # So acting goes on while an unroll of every environment waits to be sent.
-  queue = staging.TrajectoryQueue(config.num_environments)
+  # Acting goes on while an unroll of every environment waits to be taken.
+  unrolls = outbox_lib.Outbox(config.num_environments)
 
   def make_actor(pool):
     shared.refresh(np.array([-1]))
-    return link.create_actor(pool, shared.policy, queue.put, shared.refresh)
+    return link.create_actor(pool, shared.policy, unrolls.put, shared.refresh)
 
-  def send(queue):
-    while True:
-      link.client.put_unrolls(
-          queue.get_many(config.num_environments, minimum=1), wait=False)
-
-  sender = threads.CheckedThreads([queue], send, 'sender')
+  sender = threads.CheckedThreads(
+      [unrolls], lambda outbox: outbox.send(link.client.put_unrolls), 'sender')
   return learner_link.Actors(link, pools, make_actor, [sender])
