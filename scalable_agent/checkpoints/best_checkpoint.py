@@ -38,21 +38,24 @@ def read(logdir):
   """Returns the `Best` of a run, None if it has none.
 
   Raises:
-    ValueError: What says which it is cannot be read; the message is one line.
+    ValueError: What says which it is is damaged; the message is one line.
+    OSError: It cannot be read now.
   """
-  if not exists(logdir):
-    return None
   directory = os.path.join(logdir, DIRECTORY)
   note = os.path.join(directory, _NOTE_FILE)
   try:
     with open(note, 'rb') as f:
-      found = json.loads(f.read().decode())
+      data = f.read()
+  except FileNotFoundError:
+    return None
+  try:
+    found = json.loads(data.decode())
     frames, measure, value = (
         found[name] for name in ('frames', 'measure', 'value'))
     if not (log_lines.is_frames(frames) and isinstance(measure, str) and
             isinstance(value, (int, float)) and math.isfinite(value)):
       raise ValueError('not what a run writes')
-  except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
+  except (ValueError, KeyError, TypeError, RecursionError) as e:
     raise ValueError(f'{note} is damaged: {errors.first_line(e)}') from e
   path = checkpoint_files.path_of(directory, frames)
   if path not in checkpoint_files.find(directory):

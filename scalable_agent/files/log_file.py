@@ -1,5 +1,6 @@
 """A log that loses no line when it cannot be written for a while."""
 
+import contextlib
 import itertools
 import os
 
@@ -28,7 +29,9 @@ class LogFile:
     """
     self._path = path
     self._header = header
-    self._size = os.path.getsize(path) if os.path.exists(path) else 0
+    self._size = 0
+    with contextlib.suppress(FileNotFoundError):
+      self._size = os.path.getsize(path)
     self._pending = []
 
   def begin(self):
@@ -51,11 +54,15 @@ class LogFile:
     """
     if not self._pending and not (to_disk and self._size):
       return
-    if not self._pending and self._is_removed():
-      self._size = 0
-      return
     flags = os.O_WRONLY | (os.O_CREAT if self._pending else 0)
-    descriptor = os.open(self._path, flags, 0o666)
+    try:
+      descriptor = os.open(self._path, flags, 0o666)
+    except FileNotFoundError:
+      # Somebody has removed the file, or its directory, in which none can be
+      # made.
+      if os.path.isdir(os.path.dirname(self._path) or '.'):
+        return
+      raise
     try:
       if self._pending:
         self._append(descriptor)
@@ -63,11 +70,6 @@ class LogFile:
         os.fsync(descriptor)
     finally:
       os.close(descriptor)
-
-  def _is_removed(self):
-    """Whether the file is gone, and not its directory with it."""
-    return (not os.path.exists(self._path) and
-            os.path.isdir(os.path.dirname(self._path) or '.'))
 
   def _append(self, descriptor):
     # Somebody may have removed or cut the file, so that it is shorter than what
@@ -102,9 +104,6 @@ def keep_until(path, progress, progress_of_line, header_lines=0):
   Raises:
     OSError: The file cannot be read or written; it stays as it was.
   """
-  if not os.path.exists(path):
-    return
-
   def is_kept(number, line):
     # A line without an end was being written when the run was killed.
     if not line.endswith(b'\n') or number < header_lines:
@@ -112,8 +111,12 @@ def keep_until(path, progress, progress_of_line, header_lines=0):
     found = progress_of_line(line)
     return found is not None and found <= progress
 
+  try:
+    beginning = open(path, 'rb')
+  except FileNotFoundError:
+    return
   # Line by line: a log may be larger than the memory.
-  with open(path, 'rb') as beginning, open(path, 'rb') as log:
+  with beginning, open(path, 'rb') as log:
     lines = enumerate(log)
     num_whole = next((number for number, line in lines
                       if not is_kept(number, line)), None)
@@ -131,10 +134,11 @@ def last_frames(path, frames_of_line):
     frames_of_line: A function of a line, bytes, that returns its environment
       frames, or None if it is damaged.
   """
-  if not os.path.exists(path):
+  try:
+    with open(path, 'rb') as f:
+      return max((frames_of_line(line) or 0 for line in f), default=0)
+  except FileNotFoundError:
     return 0
-  with open(path, 'rb') as f:
-    return max((frames_of_line(line) or 0 for line in f), default=0)
 
 
 def last_lines(path, num_bytes=_TAIL_BYTES):
@@ -178,9 +182,10 @@ def lines_backwards(path):
 
 def has_lines(path):
   """Returns whether a log has more in it than the beginnings of one."""
-  if not os.path.exists(path):
+  try:
+    with open(path, 'rb') as f:
+      lines = [f.readline(), f.readline()]
+  except FileNotFoundError:
     return False
-  with open(path, 'rb') as f:
-    lines = [f.readline(), f.readline()]
   header = f'{",".join(log_lines.EpisodeLine._fields)}\n'.encode()
   return bool(lines[0]) and (lines[0] != header or bool(lines[1]))

@@ -23,8 +23,8 @@ def make(level_name, score_range):
 
   Returns:
     A function of a list of `log_lines.EpisodeLine`s. It returns percent, of
-    several levels capped at 100 each and averaged; None if the episodes of a
-    level are missing.
+    several levels capped at 100 each and averaged. Without episodes it returns
+    None; without those of a level of a suite too, if there is no `score_range`.
 
   Raises:
     ConfigError: The range is none, or nobody knows what a human scores on the

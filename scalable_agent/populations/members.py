@@ -235,8 +235,9 @@ class Population:
     """
     for member in self.members:
       member.leave_if_ready()
-    # No more members leave than wait.
-    waiting = sum(member.run.state == 'waiting' for member in self.members)
+    # No more members leave than can start.
+    waiting = sum(member.run.state == 'waiting' and not member.run.rests
+                  for member in self.members)
     leaving = sum(member.run.is_told for member in self.members)
     if waiting > leaving:
       over = [member for member in self.members

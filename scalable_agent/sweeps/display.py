@@ -156,12 +156,13 @@ class Display:
     text = f'{counts["done"]} of {len(self._runs)} done' + ''.join(
         f', {counts[state]} {state}' for state in _ORDER[:-1] if counts[state])
     frames = sum(found.frames or 0 for found in progress.values())
-    total = sum(run.total_frames for run in self._runs)
+    missing = sum(run.total_frames - (progress[run.name].frames or 0)
+                  for run in self._runs if run.state != 'failed')
     now = time.monotonic()
     if self._began is None:
       self._began = now, frames
     began, frames_then = self._began
-    if counts['running'] and total > frames > frames_then:
-      left = (total - frames) * (now - began) / (frames - frames_then)
+    if counts['running'] and missing > 0 and frames > frames_then:
+      left = missing * (now - began) / (frames - frames_then)
       text += f', {messages.duration(left)} left'
     return text

@@ -53,6 +53,12 @@ def _end_with_parent():
   _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def _file_error(error):
+  """Returns the OSError that an error is, or comes from; else None."""
+  return next((e for e in (error, error.__cause__) if isinstance(e, OSError)),
+              None)
+
+
 class ManagedRun:
   """A run, and the processes that it takes, one after the other.
 
@@ -77,7 +83,8 @@ class ManagedRun:
       prepare: A function without arguments that returns the command of the
         process that begins or resumes the run, a list of strings. It is called
         before each start, where nobody else works on the run. Where it raises
-        ConfigError, the run has failed: another start would find the same.
+        ConfigError, the run has failed: another start would find the same,
+        unless the reason is an OSError.
       is_done: A function without arguments that says whether nothing is left
         to do. Where it raises ConfigError, the run has failed.
       is_trained: A function as `is_done`. Whether all frames are trained on. A
@@ -145,17 +152,19 @@ class ManagedRun:
       self._start_error = ''
       self._start(environ or {})
       self._rested_seconds = 0.
-    except OSError as e:
+    except (OSError, config_lib.ConfigError) as e:
+      error = _file_error(e)
+      if not error:
+        self._fail(e)
+        return
       self._start_error = (
-          f'{e.filename or self.logdir}: {errors.first_line(e)}.')
+          f'{error.filename or self.logdir}: {errors.first_line(error)}.')
       logging.warning('%s: %s', self.name, self.last_words())
       # Time in which others keep it from another try does not count.
       if self._rested_seconds >= _UNSTARTABLE_SECONDS:
         self.state = 'failed'
       self._rested_seconds += _REST_SECONDS
       self._rest()
-    except config_lib.ConfigError as e:
-      self._fail(e)
 
   def _fail(self, error):
     self._start_error = str(error)
@@ -211,16 +220,17 @@ class ManagedRun:
     try:
       self._poll()
       self._unreadable = None
-    except config_lib.ConfigError as e:
-      self._fail(e)
-    except OSError as e:
-      if self._unreadable is None:
+    except (OSError, config_lib.ConfigError) as e:
+      error = _file_error(e)
+      if not error:
+        self._fail(e)
+      elif self._unreadable is None:
         self._unreadable = timing.Waited()
         logging.warning(
             '%s: its files cannot be read now, and are read again: %s.',
-            self.name, errors.first_line(e))
+            self.name, errors.first_line(error))
       elif self._unreadable.seconds() >= _UNREADABLE_SECONDS:
-        raise
+        raise error
 
   def _poll(self):
     if self.state == 'elsewhere':

@@ -179,8 +179,10 @@ def _create_strategy(hosts, task, device_names):
   logging.info('Learner %d waits for all of %s (--collective_hosts)', task,
                ', '.join(hosts))
   # TensorFlow would look for them behind the proxy that `http_proxy` names.
-  os.environ['no_grpc_proxy'] = ','.join(
-      host.rpartition(':')[0].strip('[]') for host in hosts)
+  names = [host.rpartition(':')[0].strip('[]') for host in hosts]
+  if os.environ.get('no_grpc_proxy'):
+    names.insert(0, os.environ['no_grpc_proxy'])
+  os.environ['no_grpc_proxy'] = ','.join(names)
   # Before the learners have met there is nothing to save.
   with signals.end_on_signals():
     _meet(hosts, task)

@@ -165,13 +165,13 @@ def read_config(logdir, mode):
     raise ConfigError(
         f'--logdir={logdir} cannot be read: {errors.first_line(e)}.') from e
   path = os.path.join(logdir, CONFIG_FILE)
-  if not os.path.exists(path):
-    return {}
   try:
     with open(path) as f:
       found = json.load(f)
     if not isinstance(found, dict):
       raise ValueError('no object')
+  except (FileNotFoundError, NotADirectoryError):
+    return {}
   except (OSError, ValueError, RecursionError) as e:
     raise ConfigError(
         f'{path} is not readable as JSON ({errors.first_line(e)}). Repair it, '

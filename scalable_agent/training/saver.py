@@ -6,6 +6,7 @@ from absl import logging
 
 from scalable_agent.checkpoints import best_checkpoint
 from scalable_agent.checkpoints import checkpoint
+from scalable_agent.config import ConfigError
 from scalable_agent.files import open_files
 from scalable_agent.process import errors
 from scalable_agent.training import logdir
@@ -31,8 +32,8 @@ class Saver:
 
     Raises:
       config.ConfigError: There are logs or a best checkpoint, but no
-        checkpoint that they go with, or that of --warm_start cannot be
-        taken.
+        checkpoint that they go with, that of --warm_start cannot be taken, or
+        the best one cannot be read.
       checkpoint.CheckpointError: There are checkpoints, and none can be
         restored.
     """
@@ -61,6 +62,11 @@ class Saver:
     except ValueError as e:
       logging.warning('%s. The next checkpoint counts as the best so far.', e)
       return None
+    except OSError as e:
+      # The next checkpoint would replace it.
+      raise ConfigError(
+          f'The best checkpoint in --logdir={self._config.logdir} cannot be '
+          f'read: {errors.first_line(e)}.') from e
 
   def begin(self):
     """Makes the log directory this run's, if it is not yet.

@@ -17,6 +17,7 @@ from scalable_agent.checkpoints import chosen_checkpoint
 from scalable_agent.files import open_files
 from scalable_agent.suites.scores import Score
 from scalable_agent.training import saver as saver_lib
+from tests import failing_files
 from tests import learners
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -148,6 +149,17 @@ def test_a_best_that_is_damaged_is_named_and_replaced(
   assert str(path) in caplog.text
   second.save(-5.)
   assert _note(tmp_path)['value'] == -5.
+
+
+def test_a_best_that_cannot_be_read_now_is_not_replaced(tmp_path, monkeypatch):
+  first = _Run(tmp_path)
+  first.save(3.)
+  with monkeypatch.context() as patched:
+    failing_files.fail(patched, 'best.json')
+    assert _refusal(first, 'best').endswith('Input/output error.')
+    with pytest.raises(config_lib.ConfigError, match='cannot be read: Input/'):
+      _Run(tmp_path)
+  assert best_checkpoint.read(str(tmp_path)).value == 3.
 
 
 def test_a_new_run_does_not_inherit_the_best_of_another(tmp_path):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import pytest
 
 from scalable_agent.files import log_file
+from tests import failing_files
 
 
 def _fill_disk(monkeypatch, bytes_left):
@@ -92,6 +93,26 @@ def test_a_file_that_somebody_removed_begins_anew(tmp_path, is_saved_before):
   log.add('two')
   log.flush()
   assert path.read_text() == 'head\ntwo\n'
+
+
+def test_a_file_that_cannot_be_read_for_a_moment_keeps_its_lines(
+    tmp_path, monkeypatch):
+  """It is not one that somebody has removed."""
+  path = tmp_path / 'log'
+  log = log_file.LogFile(path, 'head\n')
+  log.add('one')
+  log.flush()
+  with monkeypatch.context() as patched:
+    failing_files.fail(patched, 'log', times=1)
+    with pytest.raises(OSError, match='Input/output'):
+      log.flush(to_disk=True)
+  log.add('two')
+  log.flush(to_disk=True)
+  assert path.read_text() == 'head\none\ntwo\n'
+  with monkeypatch.context() as patched:
+    failing_files.fail(patched, 'log', times=1)
+    with pytest.raises(OSError, match='Input/output'):
+      log_file.LogFile(path, 'head\n')
 
 
 def test_what_is_there_beyond_the_last_write_is_cut(tmp_path):

@@ -329,6 +329,22 @@ def test_no_more_leave_than_wait(tmp_path):
   assert [_weights(tmp_path, i)[0] for i in range(4)] == [200] * 4
 
 
+@pytest.mark.parametrize('rests', [False, True])
+def test_nobody_leaves_for_one_that_cannot_start_yet(
+    tmp_path, monkeypatch, rests):
+  population = _make(tmp_path, (1.,) * 2, turn_seconds=1.)
+  member, other = population.members
+  told = []
+  member.run.state = 'running'
+  monkeypatch.setattr(member.run, 'terminate', lambda: told.append(member))
+  monkeypatch.setattr(members_lib.Member, 'trained_seconds', lambda member: (
+      2. if member.run.state == 'running' else 0.))
+  if rests:
+    other.run._rest()
+  population.on_poll()
+  assert bool(told) != rests
+
+
 def test_one_that_does_not_leave_keeps_no_other_from_it(tmp_path, monkeypatch):
   """Two wait, and the one that was told first does not listen."""
   population = _make(tmp_path, (1.,) * 5)

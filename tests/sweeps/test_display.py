@@ -69,6 +69,22 @@ def test_the_time_that_is_left_may_be_any(
   assert re.search(text, capsys.readouterr().out)
 
 
+def test_no_time_is_left_for_a_run_that_has_failed(
+    tmp_path, monkeypatch, capsys):
+  run = _make_run(tmp_path, total=2000)
+  run.state = 'running'
+  failed = _make_run(tmp_path, total=10**12)
+  failed.name, failed.logdir, failed.state = 'failed', 'failed', 'failed'
+  frames = iter([0, 1000])
+  monkeypatch.setattr(
+      progress, 'read', lambda logdir: progress.Progress(
+          7 if logdir == 'failed' else next(frames), 1., None))
+  with display.Display([run, failed], 'run') as shown:
+    shown._make()
+    time.sleep(.1)
+  assert re.search(r', \d+s left', capsys.readouterr().out)
+
+
 class _FullDisk(io.StringIO):
 
   def write(self, text):

@@ -167,6 +167,42 @@ def test_what_no_start_could_change_is_not_tried_again(tmp_path):
   assert run.failure() == 'cannot be started: It has no checkpoint.'
 
 
+@pytest.mark.parametrize('reason, state, rests', [
+    (OSError(errno.ESTALE, 'Stale file handle'), 'waiting', True),
+    (ValueError('no JSON'), 'failed', False)])
+def test_a_refusal_since_a_file_cannot_be_read_now_is_tried_again(
+    tmp_path, reason, state, rests):
+  def prepare():
+    raise ConfigError('sweep.json cannot be read.') from reason
+
+  run = run_processes.ManagedRun(
+      'a', str(tmp_path), 100, prepare, lambda: False)
+  run.start()
+  assert (run.state, run.rests) == (state, rests)
+
+
+@pytest.mark.parametrize('reason, states', [
+    (OSError(errno.ESTALE, 'Stale file handle'), ['running', 'done']),
+    (ValueError('no JSON'), ['failed', 'failed'])])
+def test_whether_a_run_is_done_is_asked_again_if_it_cannot_be_read_now(
+    tmp_path, reason, states):
+  run = _make_answering(tmp_path, 'true', False, False, None, True)
+  is_done = run._is_done
+
+  def refuse_what_is_stale():
+    try:
+      return is_done()
+    except OSError:
+      raise ConfigError('sweep.json cannot be read.') from reason
+
+  run._is_done = refuse_what_is_stale
+  run.start()
+  run._process.wait()
+  for state in states:
+    run.poll()
+    assert run.state == state
+
+
 def test_a_full_disk_is_waited_for_as_long_as_by_one_that_trains(
     tmp_path, rest):
   rest(30.)

@@ -16,6 +16,7 @@ import pytest
 from scalable_agent import config as config_lib
 from scalable_agent.config import flags as config_flags
 from scalable_agent.training import logdir as logdir_lib
+from tests import failing_files
 
 FLAGS = flags.FLAGS
 
@@ -275,6 +276,17 @@ def test_a_broken_config_json_is_named_and_left(tmp_path):
       _prepare(config, _FACTS)
     assert path in str(caught.value) and '\n' not in str(caught.value)
     assert _written(config) == content
+
+
+def test_a_config_json_that_cannot_be_read_now_is_not_one_that_is_missing(
+    tmp_path, monkeypatch):
+  """Else the run would go on with other settings."""
+  config = _config(tmp_path)
+  _prepare(config, _FACTS)
+  with monkeypatch.context() as patched:
+    failing_files.fail(patched, 'config.json')
+    with pytest.raises(config_lib.ConfigError, match='Input/output error'):
+      logdir_lib.read_config(config.logdir, 'train')
 
 
 @pytest.mark.parametrize('logdir', ['file/run', 'file'])
