@@ -45,7 +45,7 @@ def choose_devices(num_learner_devices, inference_device, xla,
     intra_op_threads: Threads that share an operation on the CPU. 0 takes half
       of the cores if the learner runs there: with more, one of its large
       operations would occupy all cores, and the policy would wait for it. With
-      GPUs, 0 leaves it to TensorFlow.
+      GPUs, 0 takes all cores.
     batch_size: Unrolls of a batch of this learner. A given
       `num_learner_devices` divides it.
     has_policy: Whether there is a policy in the learner's process. If not, 0
@@ -65,11 +65,15 @@ def choose_devices(num_learner_devices, inference_device, xla,
       logging.warning(
           'TensorFlow was already in use in this process, and keeps the memory '
           'of the GPUs as it has it.')
+  num_cores = machine_cores.count()
   if not gpus:
-    num_cores = machine_cores.count()
     intra_op_threads = intra_op_threads or (
         max(num_cores // 2, 1) if has_policy else num_cores)
-  _set_threads(intra_op_threads)
+  # TensorFlow counts cores that a container has no time of.
+  if machine_cores.are_fewer_than_seem():
+    _set_threads(intra_op_threads or num_cores, num_cores)
+  else:
+    _set_threads(intra_op_threads)
   names = [f'/gpu:{i}' for i in range(len(gpus))]
   inference = f'/{inference_device}' if inference_device else None
   if inference not in (None, '/cpu:0', *names):
@@ -88,9 +92,10 @@ def choose_devices(num_learner_devices, inference_device, xla,
       num_parts=1 if gpus else 2)
 
 
-def _set_threads(count):
+def _set_threads(count, num_operations=0):
   try:
     tf.config.threading.set_intra_op_parallelism_threads(count)
+    tf.config.threading.set_inter_op_parallelism_threads(num_operations)
   except RuntimeError:
     logging.warning(
         'TensorFlow was already in use in this process, and keeps its number '

@@ -15,7 +15,20 @@ def count(root='/'):
     How many it may run on; or how many its container may have the time of, if
     these are fewer. Part of a core counts as a core.
   """
-  return min([len(os.sched_getaffinity(0)), *_quotas(root)])
+  return min([_num_usable(), *_quotas(root)])
+
+
+def are_fewer_than_seem(root='/'):
+  """Returns whether `count` is less than what libraries count that ask Linux.
+
+  Args:
+    root: As for `count`.
+  """
+  return count(root) < _num_usable()
+
+
+def _num_usable():
+  return len(os.sched_getaffinity(0))
 
 
 def _quotas(root):

@@ -17,7 +17,7 @@ def machine(monkeypatch):
 
   class Machine:
     gpus = 0
-    threads = None
+    threads = operations = None
     growing = ()
     logical = 1
 
@@ -35,9 +35,13 @@ def machine(monkeypatch):
       tf.config.threading, 'set_intra_op_parallelism_threads',
       lambda threads: setattr(machine, 'threads', threads))
   monkeypatch.setattr(
+      tf.config.threading, 'set_inter_op_parallelism_threads',
+      lambda operations: setattr(machine, 'operations', operations))
+  monkeypatch.setattr(
       tf.config, 'set_logical_device_configuration',
       lambda device, logical: setattr(machine, 'logical', len(logical)))
   monkeypatch.setattr(machine_cores, 'count', lambda: 8)
+  monkeypatch.setattr(machine_cores, 'are_fewer_than_seem', lambda: False)
   return machine
 
 
@@ -76,6 +80,22 @@ def test_one_core_is_a_thread(machine, monkeypatch):
   monkeypatch.setattr(machine_cores, 'count', lambda: 1)
   _choose()
   assert machine.threads == 1
+
+
+@pytest.mark.parametrize('gpus, threads, expected', [
+    (0, 0, 4), (0, 3, 3), (1, 0, 8), (1, 3, 3)])
+def test_tensorflow_has_no_more_threads_than_a_container_has_cores(
+    machine, monkeypatch, gpus, threads, expected):
+  monkeypatch.setattr(machine_cores, 'are_fewer_than_seem', lambda: True)
+  machine.gpus = gpus
+  _choose(threads=threads)
+  assert (machine.threads, machine.operations) == (expected, 8)
+
+
+def test_without_a_container_tensorflow_counts_cores(machine):
+  machine.gpus = 1
+  _choose()
+  assert (machine.threads, machine.operations) == (0, 0)
 
 
 def test_threads_that_cannot_be_changed_are_no_error(machine, monkeypatch):

@@ -49,6 +49,7 @@ def test_a_system_that_does_not_say(tmp_path):
                     'memory/cpu.cfs_period_us': '100000'}, 8)])
 def test_the_least_limit_counts(tmp_path, cgroup, files, expected):
   assert _count(tmp_path, cgroup, files) == expected
+  assert machine_cores.are_fewer_than_seem(tmp_path) == (expected < 8)
 
 
 def test_this_process_has_one_at_least():
