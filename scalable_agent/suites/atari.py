@@ -13,7 +13,7 @@ from scalable_agent.suites.suite import Suite
 
 _ALL = 'atari57'
 
-# Table G.1. `decay` is TensorFlow 1's value in the released code.
+# Table G.1.
 _DEFAULTS = dict(
     width=84, height=84, num_action_repeats=4, unroll_length=20, batch_size=32,
     learning_rate=0.0006, epsilon=0.01, entropy_cost=0.01,
