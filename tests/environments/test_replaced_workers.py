@@ -101,6 +101,28 @@ def test_killed_while_it_steps(make_pool):
   assert pool.num_replaced == 1
 
 
+def test_a_successor_has_the_priority_of_the_thread_that_made_the_pool(
+    make_pool):
+  """Which that of the thread that acts may be above."""
+  pools = []
+
+  def make():
+    os.nice(3)
+    pools.append(make_pool([dict(identity=0, episode_length=100)]))
+
+  thread = threading.Thread(target=make)
+  thread.start()
+  thread.join()
+  driver = _Driver(pools[0])
+  first = driver.recv(0)[-1]
+  niceness = os.getpriority(os.PRIO_PROCESS, first)
+  os.kill(first, signal.SIGKILL)
+  second = driver.step(0)[-1]
+  assert second != first
+  assert os.getpriority(os.PRIO_PROCESS, second) == niceness
+  assert niceness == os.getpriority(os.PRIO_PROCESS, 0) + 3
+
+
 @pytest.mark.parametrize('wait', [False, True])
 def test_killed_while_an_action_is_awaited(make_pool, wait):
   """The action is ignored, whether it comes before or after the new output."""

@@ -50,7 +50,7 @@ class WorkerProcess:
     output: Reads what it prints, and never blocks.
   """
 
-  def __init__(self, ids, memory_fd, is_successor=False):
+  def __init__(self, ids, memory_fd, niceness, is_successor=False):
     self.ids = ids
     self.is_successor = is_successor
     self.info = None
@@ -75,6 +75,8 @@ class WorkerProcess:
           env=dict(_worker_environ(), TMPDIR=self._directory),
           pass_fds=(remote.fileno(), memory_fd))
       undo.pop_all()
+    with contextlib.suppress(OSError):  # A priority that it may not have.
+      os.setpriority(os.PRIO_PROCESS, self._process.pid, niceness)
     self.output = self._process.stdout
     self.control.setblocking(False)
     os.set_blocking(self.output.fileno(), False)

@@ -25,6 +25,8 @@ class Workers:
     self.processes = []
     self.owners = {}
     self.memory_fd = os.memfd_create('environments')
+    # Of the thread that makes the pool. One that acts may start successors.
+    self._niceness = os.getpriority(os.PRIO_PROCESS, 0)
     self._buffer = bytearray(worker_messages.MAXIMUM_MESSAGE_BYTES)
     self._is_closed = False
     # Reentrant, for a signal handler may come in between.
@@ -55,7 +57,8 @@ class Workers:
     if predecessor is not None:
       self._end(predecessor)
     worker = worker_process.WorkerProcess(
-        ids, self.memory_fd, is_successor=predecessor is not None)
+        ids, self.memory_fd, self._niceness,
+        is_successor=predecessor is not None)
     if predecessor is None:
       self.processes.append(worker)
     else:
