@@ -122,7 +122,7 @@ class AgentLink:
       stream.send(message)
 
   def receive(self, method):
-    """Returns the next answer, bytes.
+    """Returns what follows the `protocol.State` of the next answer, a view.
 
     Args:
       method: The name of the method to which messages were sent.
@@ -131,7 +131,11 @@ class AgentLink:
       stream.Broken: There will be no more answers to them.
       link.Refused, link.Closed.
     """
-    return self._streams[method].stream.receive()
+    state, rest = self.read(
+        protocol.split, self._streams[method].stream.receive())
+    with self._lock:
+      self._state = state
+    return rest
 
   def receive_unrolls(self, method):
     """Returns the `ActorOutput`s of the next answer, a list; as `receive`."""
@@ -157,15 +161,13 @@ class AgentLink:
         f'agreed on: {what}.')
 
   def _decode(self, answer, about):
-    state, rest = protocol.split(answer)
     messages = (
-        wire.decode_all(about.unroll_layout, rest) if len(rest) else [])
+        wire.decode_all(about.unroll_layout, answer) if len(answer) else [])
     with self._lock:
-      self._state = state
       self._num_drawn += len(messages)
-      self._drawn_bytes += len(rest)
+      self._drawn_bytes += len(answer)
       for message in messages:
-        self._sum_of_ages += state.num_inserted - int(message.sequence)
+        self._sum_of_ages += self._state.num_inserted - int(message.sequence)
         self._num_of_others += int(message.session) != about.agent
     return [
         trajectories.ActorOutput(

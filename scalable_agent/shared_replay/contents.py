@@ -1,5 +1,6 @@
 """Keeps the last unrolls as they were sent, of all agents together."""
 
+import itertools
 import random
 import sys
 
@@ -102,9 +103,9 @@ class Contents:
       numbers: A list of ints.
       max_bytes: As for `draw`.
     """
-    kept = self._ring.numbers
-    end = next((i for i, n in enumerate(numbers) if n not in kept), None)
-    return self._take(numbers[:end], max_bytes)
+    return self._take(
+        itertools.takewhile(self._ring.numbers.__contains__, numbers),
+        max_bytes)
 
   def _take(self, numbers, max_bytes):
     messages, num_bytes = [], 0

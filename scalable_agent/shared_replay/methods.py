@@ -224,11 +224,11 @@ class Methods:
       yield reply
 
   async def episode(self, call, message):
-    """Draws an episode; answers which unrolls it is in, b'' if there is none.
-    """
+    """Draws an episode; answers which unrolls it is in, if there is one."""
     session = self._join(call, _read(protocol.decode_session, message))
     with session:
-      return protocol.encode_episode(self._contents.draw_episode())
+      return protocol.join(self._contents.state, [
+          protocol.encode_episode(self._contents.draw_episode())])
 
   async def fetch(self, call, message):
     """Answers unrolls by number; the last message is empty if one is gone."""

@@ -8,7 +8,7 @@ back, also as another process, does so too, unless it was ahead of that: then it
 keeps its position.
 
 If the number of agents is known, all of them begin at position 0. Until the
-last has come, nobody gets further than its lead.
+last has come, one that has inserted more than two batches waits.
 """
 
 import math

@@ -4,11 +4,12 @@
     Insert     new unrolls -> b'', once they are in and it may go on
     Draw       how many -> so many unrolls, in several messages; one without
                any while there is none
-    Episode    -> which unrolls an episode is in, b'' while there is none
+    Episode    -> which unrolls an episode is in, nothing while there is none
     Fetch      numbers -> these unrolls, in several messages, as far as they
                are kept
 
-All but Hello are streams. An unroll is an `UnrollMessage` of
+All but Hello are streams. Before what is drawn or fetched, and before an
+episode or none, there is a `State`. An unroll is an `UnrollMessage` of
 `learner_service.protocol`, without core states, which mean nothing to other
 agents. In the replay job `session` becomes the number of the agent that acted,
 and `sequence` the number of the insert.
@@ -24,7 +25,7 @@ from scalable_agent import config as config_lib
 from scalable_agent.learner_service import protocol
 from scalable_agent.remote import wire
 
-VERSION = 2
+VERSION = 3
 SERVICE = 'scalable_agent.Replay'
 US, THEM = 'the replay job', 'the learner'
 MAX_DRAWN = 1 << 16
@@ -38,7 +39,7 @@ _SESSION = struct.Struct('<Q')
 _STATE = struct.Struct('<QQQ')
 
 State = collections.namedtuple('State', 'num_inserted num_kept num_bytes')
-State.__doc__ = """What every answer with unrolls says of the replay job, ints.
+State.__doc__ = """What answers say of the replay job, ints.
 
   num_inserted: Unrolls that were ever inserted.
   num_kept: Unrolls that are kept of these.
@@ -117,7 +118,7 @@ def decode_fetch(message):
 
 
 def encode_episode(episode):
-  """Returns the answer to `Episode`, for an `EpisodeSpan` or None."""
+  """Returns what follows the `State`, for an `EpisodeSpan` or None."""
   if episode is None:
     return b''
   return np.array([episode.offset, episode.num_steps, *episode.numbers],
@@ -145,7 +146,7 @@ def decode_episode(message, unroll_length):
 
 
 def join(state, messages):
-  """Returns a `State` and messages of unrolls as one, bytes."""
+  """Returns a `State` and the messages after it as one, bytes."""
   return wire.join(messages, _STATE.pack(*state))
 
 

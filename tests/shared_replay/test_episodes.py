@@ -91,8 +91,12 @@ def test_without_a_whole_episode_there_is_nothing():
   play = episodes.Play(0, 101, seed=0, end_probability=0.)
   with _job() as job, _client(job, 'a') as client:
     assert client.draw(3) == []
+    assert client.take_gauges()['replay_unrolls'] == 0
     _insert(client, [play], 20)
     assert client.draw(3) == []
+    # What is kept is told all the same.
+    gauges = client.take_gauges()
+    assert gauges['replay_unrolls'] == 20 and gauges['replay_mb'] > 0
 
 
 def test_a_long_episode_comes_in_several_messages(monkeypatch):

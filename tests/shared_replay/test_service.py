@@ -122,7 +122,8 @@ def test_a_bad_hello_is_refused(raw, changes):
 
 @pytest.mark.parametrize('agreement, what', [
     (None, 'says nothing'), ([], 'says nothing'),
-    ({}, 'the version of the protocol is 2 at the replay job, null at the')])
+    ({}, f'the version of the protocol is {protocol.VERSION} at the replay job, '
+     'null at the')])
 def test_who_does_not_agree_is_refused(raw, agreement, what):
   code, details = raw.answers(
       'Hello', replay_parts.hello_message(agreement=agreement))
