@@ -141,25 +141,6 @@ def last_frames(path, frames_of_line):
     return 0
 
 
-def last_lines(path, num_bytes=_TAIL_BYTES):
-  """Returns the whole lines at the end of a file, a list of bytes.
-
-  Args:
-    path: The file. Where it cannot be read, there are no lines.
-    num_bytes: How far from the end to look for them.
-  """
-  try:
-    with open(path, 'rb') as f:
-      f.seek(0, os.SEEK_END)
-      start = max(f.tell() - num_bytes, 0)
-      f.seek(start)
-      lines = f.read().split(b'\n')
-  except OSError:
-    return []
-  # The first may be the end of a line, the last has not ended yet.
-  return lines[1 if start else 0:-1]
-
-
 def lines_backwards(path):
   """Yields the lines of a file without their ends, the last first.
 
@@ -178,6 +159,12 @@ def lines_backwards(path):
       rest, *lines = (f.read(size) + rest).split(b'\n')
       yield from reversed(lines)
     yield rest
+
+
+def whole_lines_backwards(path):
+  """Yields the lines that have ended, the last first, as far as can be read."""
+  with contextlib.suppress(OSError):
+    yield from itertools.islice(lines_backwards(path), 1, None)
 
 
 def has_lines(path):

@@ -1,6 +1,5 @@
 """What actor jobs with a policy share: a link to their learner, and threads."""
 
-import contextlib
 import queue as queue_lib
 
 from absl import logging
@@ -15,6 +14,7 @@ from scalable_agent.learner_service import client as client_lib
 from scalable_agent.learner_service import protocol
 from scalable_agent.process import allocator
 from scalable_agent.process import threads
+from scalable_agent.process import timing
 
 # A report also tells the actor job whether training is done. Its learner waits
 # longer than this for the job to hear so.
@@ -43,14 +43,6 @@ class EpisodeReports:
       client.put_episodes(episodes)
 
 
-class _Untimed:
-  """In place of a `timing.StageTimes` whose times nobody would ask for."""
-
-  def stage(self, unused_name):
-    """Returns a context manager that does nothing."""
-    return contextlib.nullcontext()
-
-
 class LearnerLink:
   """What an actor job that has the policy acts with.
 
@@ -60,7 +52,7 @@ class LearnerLink:
     devices: A `devices.Devices`.
     client: A `client.LearnerClient`.
     reports: An `EpisodeReports`.
-    times: In place of a `timing.StageTimes`.
+    times: A `timing.StageTimes`.
   """
 
   def __init__(self, config, pools, address, security):
@@ -86,7 +78,7 @@ class LearnerLink:
             config, agent, facts, num_levels),
         protocol.weights_layout(agent.initial_params(0)), security)
     self.reports = EpisodeReports()
-    self.times = _Untimed()
+    self.times = timing.StageTimes()
 
   def create_policy(self, weights, version):
     """Returns a `policy.Policy` with what `get_weights` of the client returned.

@@ -28,7 +28,7 @@ class Actors:
     self._links = {
         pool: client_lib.make_link(
             address, protocol.agreement(config, pool), config.task,
-            pool.level_names, security, calls=[], streams=['Act'])
+            pool.level_names, security)
         for pool in pools}
     self._threads = threads.CheckedThreads(pools, self._step)
 

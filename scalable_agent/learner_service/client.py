@@ -24,7 +24,7 @@ _LIFE = 1 << 48
 _About = collections.namedtuple('_About', 'levels unroll_layout')
 
 
-def make_link(address, agreement, task, level_names, security, calls, streams,
+def make_link(address, agreement, task, level_names, security,
               read_hello=lambda unused_answer: None, max_message_bytes=0):
   """Returns the `link.Link` of an actor job, or of one of its pools.
 
@@ -34,15 +34,13 @@ def make_link(address, agreement, task, level_names, security, calls, streams,
     task: Index of the actor job.
     level_names: A list of N level names, of the environments.
     security: A `security.Security`.
-    calls: As for `link.Link`, as are the rest.
-    streams: See there.
-    read_hello: See there.
+    read_hello: As for `link.Link`.
     max_message_bytes: See there.
   """
   return link_lib.Link(
       address, protocol.SERVICE, link_lib.Ends('learner', 'actor'), security,
       dict(agreement=agreement, task=task, levels=level_names), read_hello,
-      calls, streams, max_message_bytes)
+      max_message_bytes)
 
 
 class LearnerClient:
@@ -72,8 +70,8 @@ class LearnerClient:
     self._make_unroll_layout = unroll_layout
     self._weights_layout = weights_layout
     self._link = make_link(
-        address, agreement, task, level_names, security, ['PutEpisodes'],
-        ['GetWeights', 'PutUnroll'], self._read_hello, weights_layout.num_bytes)
+        address, agreement, task, level_names, security, self._read_hello,
+        weights_layout.num_bytes)
     self._episode_sequence = 0
     # A stream, since weights are asked for with every unroll.
     self._weights_caller = stream_lib.Caller(self._link, 'GetWeights')

@@ -80,7 +80,7 @@ class Link:
   """
 
   def __init__(self, address, service, ends, security, hello, read_hello,
-               calls, streams, max_message_bytes=0):
+               max_message_bytes=0):
     """Initializes the link; connects with the first call.
 
     Args:
@@ -91,11 +91,10 @@ class Link:
       hello: What to say of this job, a dict that JSON can hold.
       read_hello: A function of the answer, a dict, that returns the `about` of
         a `Connection`.
-      calls: Names of methods that answer a single message, a list.
-      streams: Names of the others, a list.
       max_message_bytes: Length of the largest message that the service sends.
     """
     self._address = address
+    self._service = service
     self._ends = ends
     self._hello = hello
     self._read_hello = read_hello
@@ -106,12 +105,6 @@ class Link:
     self._channel = (
         grpc.secure_channel(address, credentials, options) if credentials
         else grpc.insecure_channel(address, options))
-    self._methods = {
-        name: self._channel.unary_unary(f'/{service}/{name}')
-        for name in ['Hello', *calls]}
-    self._streams = {
-        name: self._channel.stream_stream(f'/{service}/{name}')
-        for name in streams}
     self._closed = threading.Event()
     # For each, a thread of gRPC's waits for messages until it is closed.
     self._open_streams = weakref.WeakSet()
@@ -139,7 +132,7 @@ class Link:
     return self._connection is not None
 
   def open_stream(self, name, connection=None):
-    """Returns a new `stream.Stream` of a method.
+    """Returns a new `stream.Stream` of a method that is one.
 
     At its end the stream raises `stream.Broken`, or what is below.
 
@@ -156,8 +149,9 @@ class Link:
     with self._streams_lock:
       if self._closed.is_set():
         raise Closed()
+      method = self._channel.stream_stream(f'/{self._service}/{name}')
       stream = stream_lib.Stream(
-          lambda requests: self._streams[name](requests, metadata=metadata),
+          lambda requests: method(requests, metadata=metadata),
           self._succeeded, lambda error: self._lost(error, connection))
       self._open_streams.add(stream)
     return stream
@@ -176,7 +170,7 @@ class Link:
     self._channel.close()
 
   def call(self, name, make_request):
-    """Calls a method until the call succeeds.
+    """Calls a method that is no stream until the call succeeds.
 
     Args:
       name: The method's.
@@ -193,9 +187,9 @@ class Link:
         return
 
   def _invoke(self, name, request):
+    method = self._channel.unary_unary(f'/{self._service}/{name}')
     try:
-      return self._methods[name](
-          request, timeout=_CALL_SECONDS, metadata=self._metadata)
+      return method(request, timeout=_CALL_SECONDS, metadata=self._metadata)
     except ValueError as e:  # The channel was closed.
       raise Closed() from e
 

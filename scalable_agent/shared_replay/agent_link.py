@@ -51,8 +51,7 @@ class AgentLink:
         security,
         dict(agreement=agreement, agent=agent,
              name=name[-protocol.MAX_NAME:], batch_size=batch_size),
-        self._read_hello, [], ['Insert', 'Draw', 'Episode', 'Fetch'],
-        protocol.max_message_bytes(one_level))
+        self._read_hello, protocol.max_message_bytes(one_level))
     self._sender = unroll_sender.UnrollSender(
         self._link, 'Insert', self._encode,
         learner_protocol.max_unrolls_per_call(one_level))

@@ -15,9 +15,6 @@ from scalable_agent.files import log_file
 from scalable_agent.files import log_lines
 from scalable_agent.suites import scores as suite_scores
 
-# How much of a log's end is read first; more follows if need be.
-_FIRST_BYTES = 1 << 16
-
 Progress = collections.namedtuple('Progress', 'frames fps mean_return')
 Progress.__doc__ = """How far a run is, each None if it has not said.
 
@@ -83,28 +80,21 @@ def last_episodes(logdir, count, after, until=math.inf):
     A list of `log_lines.EpisodeLine`s, the newest last, without returns that
     are not finite.
   """
-  path = os.path.join(logdir, log_file.EPISODES)
-  num_bytes = _FIRST_BYTES
-  while True:
-    episodes = list(filter(None, map(
-        log_lines.parse_finite_episode, log_file.last_lines(path, num_bytes))))
-    found = [episode for episode in episodes if after < episode.frames <= until]
-    is_all = not os.path.exists(path) or num_bytes >= os.path.getsize(path)
-    if len(found) >= count or is_all or (
-        episodes and episodes[0].frames <= after):
-      return found[-count:]
-    num_bytes *= 4
+  found = []
+  for line in log_file.whole_lines_backwards(
+      os.path.join(logdir, log_file.EPISODES)):
+    episode = log_lines.parse_finite_episode(line)
+    if episode and episode.frames <= after or len(found) == count:
+      break
+    if episode and episode.frames <= until:
+      found.append(episode)
+  return found[::-1]
 
 
 def read(logdir):
   """Reads the ends of what a run logs, and returns its `Progress`."""
-  metrics = None
-  for line in reversed(log_file.last_lines(
-      os.path.join(logdir, log_file.METRICS))):
-    metrics = log_lines.parse_metrics(line)
-    if metrics:
-      break
-  metrics = metrics or {}
+  lines = log_file.whole_lines_backwards(os.path.join(logdir, log_file.METRICS))
+  metrics = next(filter(None, map(log_lines.parse_metrics, lines)), {})
   fps = metrics.get('fps')
   returns = [episode.episode_return
              for episode in last_episodes(logdir, suite_scores.WINDOW, -1)]

@@ -120,9 +120,8 @@ class ManagedRun:
     """The last line that a process printed, or why none could be started."""
     if self._start_error:
       return f'It cannot be started: {self._start_error}'
-    lines = [line for line in log_file.last_lines(self.output_path)
-             if line.strip()]
-    return lines[-1].decode(errors='replace') if lines else ''
+    lines = log_file.whole_lines_backwards(self.output_path)
+    return next(filter(bytes.strip, lines), b'').decode(errors='replace')
 
   def failure(self):
     """Says of a run that has failed why, without its name."""

@@ -174,8 +174,7 @@ def make_client(port, task=0, security=NO_SECURITY, levels=('easy',),
 def make_link(port, levels=('easy',)):
   """The link of a pool whose policy is at the learner."""
   return client_lib.make_link(
-      f'127.0.0.1:{port}', make_agreement(), 0, list(levels), NO_SECURITY, [],
-      ['Act'])
+      f'127.0.0.1:{port}', make_agreement(), 0, list(levels), NO_SECURITY)
 
 
 @contextlib.contextmanager
