@@ -22,7 +22,6 @@ differ in hyperparameters alone: a sweep for each of what is to be compared.
 
 import contextlib
 import functools
-import os
 import sys
 
 from absl import flags
@@ -114,10 +113,9 @@ def _common_arguments():
 
 
 def _slurm_script(names):
-  logdir = os.path.abspath(FLAGS.logdir)
-  command = [sys.executable, '-m', _PROGRAM, f'--logdir={logdir}',
-             *_common_arguments(), *sweep_flags.serialize(_OWN_FLAGS)]
-  return slurm.script(names, logdir, FLAGS.slurm_options, command, 'only')
+  return slurm.script(
+      _PROGRAM, [*_common_arguments(), *sweep_flags.serialize(_OWN_FLAGS)],
+      'only', names, FLAGS.logdir, FLAGS.slurm_options)
 
 
 def main(argv):

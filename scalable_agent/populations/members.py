@@ -7,10 +7,12 @@ evolves at its next start. After an evolution the member starts from the copy,
 until it has a newer checkpoint of its own.
 """
 
+import dataclasses
 import math
 import os
 import shutil
 import time
+import typing
 
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.files import log_file
@@ -192,6 +194,7 @@ class Member:
           raise
 
 
+@dataclasses.dataclass
 class Population:
   """All members, and what their evolutions go by.
 
@@ -206,17 +209,14 @@ class Population:
     members: A list of `Member`s.
   """
 
-  def __init__(self, history, fitness, burn_in_frames, episodes, turn_seconds,
-               adapt, seed):
-    """Initializes a population without members; see the attributes."""
-    self.history = history
-    self.fitness = fitness
-    self.burn_in_frames = burn_in_frames
-    self.episodes = episodes
-    self.turn_seconds = turn_seconds
-    self.adapt = adapt
-    self.seed = seed
-    self.members = []
+  history: evolution.History
+  fitness: typing.Callable
+  burn_in_frames: int
+  episodes: int
+  turn_seconds: float
+  adapt: list
+  seed: int
+  members: list = dataclasses.field(default_factory=list)
 
   def rank(self, run):
     """Orders members that wait: fewest environment frames first.

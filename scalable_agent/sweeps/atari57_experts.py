@@ -12,7 +12,6 @@ In a checkout `python launch/atari57_experts.py` does the same. It is the sweep
 """
 
 import difflib
-import os
 import sys
 
 from absl import flags
@@ -70,10 +69,9 @@ def _common_arguments():
 
 
 def _slurm_script(games):
-  logdir = os.path.abspath(FLAGS.logdir)
-  command = [sys.executable, '-m', _PROGRAM, f'--logdir={logdir}',
-             *_common_arguments()]
-  return slurm.script(games, logdir, FLAGS.slurm_options, command, 'games')
+  return slurm.script(
+      _PROGRAM, _common_arguments(), 'games', games, FLAGS.logdir,
+      FLAGS.slurm_options)
 
 
 def _print_scores(runs):

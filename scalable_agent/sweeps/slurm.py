@@ -10,19 +10,22 @@ import sys
 from scalable_agent import config as config_lib
 
 
-def script(names, logdir, options, command, chooser):
+def script(program, arguments, chooser, names, logdir, options):
   """Returns the text of a job array.
 
   Args:
-    names: A list of names of runs, none of which has a comma.
-    logdir: The directory of all runs, absolute.
-    options: The value of --slurm_options.
-    command: A list of strings, the program that makes the runs.
+    program: The module that makes the runs.
+    arguments: A list of strings, its flags but for those below.
     chooser: The name of its flag that chooses runs by name.
+    names: A list of names of runs, none of which has a comma.
+    logdir: The directory of all runs.
+    options: The value of --slurm_options.
 
   Raises:
     ConfigError: sbatch would take the directory for another one.
   """
+  logdir = os.path.abspath(logdir)
+  command = [sys.executable, '-m', program, f'--logdir={logdir}', *arguments]
   # sbatch replaces patterns with % in the name of a log, but none if the name
   # has a backslash.
   for character in ('%', '\\', '\n'):
@@ -32,7 +35,7 @@ def script(names, logdir, options, command, chooser):
           f'take {character!r} in the name of a directory. Choose another one.')
   return '\n'.join([
       '#!/bin/bash',
-      f'#SBATCH --job-name={command[2].rpartition(".")[2]}',
+      f'#SBATCH --job-name={program.rpartition(".")[2]}',
       f'#SBATCH --array=0-{len(names) - 1}',
       f'#SBATCH --output={shlex.quote(f"{logdir}/slurm-%A_%a.out")}',
       '# SLURM does not make that directory. It has to be there before: '

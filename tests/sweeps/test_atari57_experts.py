@@ -183,7 +183,7 @@ def test_slurm_gets_each_option_whole(options, expected):
   """And the directory of logs, with whatever is in its name."""
   logdir = '/my "runs" of Bob\'s, #2'
   script = slurm.script(
-      ['pong'], logdir, options, ['python', '-m', 'some.program'], 'games')
+      'some.program', [], 'games', ['pong'], logdir, options)
   start = '#SBATCH '
   found = [line[len(start):] for line in script.splitlines()
            if line.startswith(start)]
@@ -195,8 +195,8 @@ def test_slurm_gets_each_option_whole(options, expected):
 @pytest.mark.parametrize('character', ['%', '\\', '\n'])
 def test_slurm_refuses_directories_that_sbatch_would_misread(character):
   with pytest.raises(config_lib.ConfigError, match='--logdir=.* Choose'):
-    slurm.script(['pong'], f'/my{character}runs', '',
-                 ['python', '-m', 'some.program'], 'games')
+    slurm.script(
+        'some.program', [], 'games', ['pong'], f'/my{character}runs', '')
 
 
 def test_slurm_keeps_the_path_of_tasks_where_none_is_set(tmp_path):
