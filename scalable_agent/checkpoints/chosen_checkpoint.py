@@ -88,9 +88,12 @@ def _find_latest(config):
 def _find_best(config):
   try:
     best = best_checkpoint.read(config.logdir)
-  except (OSError, ValueError) as e:
+  except ValueError as e:
+    raise refusal('checkpoint', config.checkpoint, str(e)) from e
+  except OSError as e:
     raise refusal(
-        'checkpoint', config.checkpoint, errors.first_line(e)) from e
+        'checkpoint', config.checkpoint,
+        f'{e.filename}: {errors.first_line(e)}') from e
   if best is None:
     _find_latest(config)
     raise refusal(

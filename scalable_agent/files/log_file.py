@@ -58,11 +58,12 @@ class LogFile:
     try:
       descriptor = os.open(self._path, flags, 0o666)
     except FileNotFoundError:
-      # Somebody has removed the file, or its directory, in which none can be
-      # made.
-      if os.path.isdir(os.path.dirname(self._path) or '.'):
-        return
-      raise
+      # A file that somebody has removed begins anew with the next lines, unless
+      # its directory is gone too.
+      if self._pending or not os.path.isdir(
+          os.path.dirname(self._path) or '.'):
+        raise
+      return
     try:
       if self._pending:
         self._append(descriptor)

@@ -156,7 +156,9 @@ def test_a_best_that_cannot_be_read_now_is_not_replaced(tmp_path, monkeypatch):
   first.save(3.)
   with monkeypatch.context() as patched:
     failing_files.fail(patched, 'best.json')
-    assert _refusal(first, 'best').endswith('Input/output error.')
+    assert _refusal(first, 'best') == (
+        f'--checkpoint=best cannot work: {tmp_path}/best/best.json: '
+        'Input/output error.')
     with pytest.raises(config_lib.ConfigError, match='cannot be read: Input/'):
       _Run(tmp_path)
   assert best_checkpoint.read(str(tmp_path)).value == 3.
