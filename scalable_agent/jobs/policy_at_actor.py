@@ -23,12 +23,11 @@ class _SharedPolicy:
     self._lock = threading.Lock()
 
   def refresh(self, versions):
-    """Fetches weights that no environment here has begun an unroll with.
+    """Fetches newer weights, if an environment has used the present ones.
 
     Args:
-      versions: An array of the versions of the weights with which some
-        environments, which are about to begin an unroll, began their last one.
-        If the present ones are newer than all of these, they stay.
+      versions: An array, of environments that begin an unroll: the version of
+        the weights with which each of them began its last one.
     """
     with self._lock:
       policy = self.policy
