@@ -24,7 +24,7 @@ def are_fewer_than_seem(root='/'):
   Args:
     root: As for `count`.
   """
-  return count(root) < _num_usable()
+  return any(cores < _num_usable() for cores in _quotas(root))
 
 
 def _num_usable():

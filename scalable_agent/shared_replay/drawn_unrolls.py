@@ -62,7 +62,7 @@ class DrawnUnrolls:
         'Draw', lambda session: [protocol.encode_draw(session, count)])
 
   def receive(self):
-    """Returns the next message of unrolls, bytes, see `protocol.split`.
+    """Returns the next unrolls as they were sent, a view.
 
     Raises:
       stream.Broken: There will be no more of what was asked for.

@@ -97,9 +97,9 @@ def _receive(client, layout, count):
   client.request(count)
   num_bytes = 0
   while count:
-    _, rest = protocol.split(client.receive())
-    count -= sum(1 for _ in wire.split(layout, rest))
-    num_bytes += len(rest)
+    answer = client.receive()
+    count -= sum(1 for _ in wire.split(layout, answer))
+    num_bytes += len(answer)
   return num_bytes
 
 
