@@ -343,12 +343,11 @@ def test_what_shares_a_process_with_what_hangs_is_replaced_with_it(
 
 
 def _wait_for_first(pool):
-  """Receives the first output of all, and sends them actions."""
-  missing = pool.num_environments
-  while missing:
-    output = pool.recv()
-    missing -= np.count_nonzero(output.is_first)
-    pool.send(output.ids, np.zeros_like(output.ids))
+  """Receives the first output of all, and only then sends them actions."""
+  ids = []
+  while len(ids) < pool.num_environments:
+    ids += pool.recv().ids.tolist()
+  pool.send(ids, [0] * len(ids))
 
 
 def test_recv_does_not_wait_for_what_is_made_anew(make_pool):
