@@ -86,7 +86,7 @@ class ManagedRun:
         ConfigError, the run has failed: another start would find the same,
         unless the reason is an OSError.
       is_done: A function without arguments that says whether nothing is left
-        to do. Where it raises ConfigError, the run has failed.
+        to do. Where it raises ConfigError, the same is so.
       is_trained: A function as `is_done`. Whether all frames are trained on. A
         process that then exits with 0 is not started again, even if an
         evaluation failed.

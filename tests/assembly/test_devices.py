@@ -1,6 +1,5 @@
 """The choice of devices, on machines with made-up GPUs."""
 
-
 from absl import logging
 import pytest
 import tensorflow as tf

@@ -40,15 +40,20 @@ class _Learner:
       self.taken.append(self.sent[len(self.taken)])
 
 
+def _start(capacity):
+  """Returns an outbox, a `_Learner`, and the thread that sends to it."""
+  outbox, learner = outbox_lib.Outbox(capacity), _Learner()
+  return outbox, learner, threads.CheckedThreads(
+      [outbox], lambda outbox: outbox.send(learner.put_unrolls))
+
+
 @pytest.fixture
 def sending():
   """Sends what is put to a `_Learner`: (capacity) -> an outbox, the learner."""
   ends = []
 
   def make(capacity):
-    outbox, learner = outbox_lib.Outbox(capacity), _Learner()
-    sender = threads.CheckedThreads(
-        [outbox], lambda outbox: outbox.send(learner.put_unrolls))
+    outbox, learner, sender = _start(capacity)
     ends.append((learner, sender))
     return outbox, learner
 
@@ -94,10 +99,8 @@ def test_no_more_are_finished_than_it_holds(sending, capacity):
 
 @given(st.integers(1, 4), st.lists(st.integers(0, 3), max_size=4))
 def test_all_arrive_in_order_from_several_threads(capacity, sizes):
-  outbox, learner = outbox_lib.Outbox(capacity), _Learner()
+  outbox, learner, sender = _start(capacity)
   learner.take(100)
-  sender = threads.CheckedThreads(
-      [outbox], lambda outbox: outbox.send(learner.put_unrolls))
   actors = [threading.Thread(target=lambda k=k, size=size: [
       outbox.put((k, i)) for i in range(size)])
             for k, size in enumerate(sizes)]
