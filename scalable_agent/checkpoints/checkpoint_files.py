@@ -55,8 +55,9 @@ def find(logdir):
 
 def newest_frames(logdir):
   """Returns the environment frames of the newest checkpoint, 0 for none."""
-  paths = [path for path in find(logdir) if os.path.exists(f'{path}.index')]
-  return frames_of(paths[-1]) if paths else 0
+  names = filter(None, map(_FILE.fullmatch, _list(logdir)))
+  return max((int(name.group(1)) for name in names
+              if name.group().endswith('.index')), default=0)
 
 
 def _files(path):

@@ -1,5 +1,6 @@
 """The link of a learner to the replay job that it shares with others."""
 
+import contextlib
 import os
 import re
 import secrets
@@ -62,9 +63,8 @@ def _choose_agent(logdir):
   # The log directory belongs to this agent alone on any machine.
   path = os.path.join(logdir, file_names.REPLAY_AGENT)
   try:
-    if os.path.exists(path):
-      with open(path, 'rb') as f:
-        found = _AGENT.match(f.read(1000))
+    with contextlib.suppress(FileNotFoundError), open(path, 'rb') as f:
+      found = _AGENT.match(f.read(1000))
       if found:
         return found[0].decode()
     agent = secrets.token_hex(16)

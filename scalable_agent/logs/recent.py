@@ -1,7 +1,7 @@
 """The last episodes of a run, which say how good its agent is."""
 
 import collections
-import os
+import contextlib
 
 import numpy as np
 
@@ -38,22 +38,24 @@ class RecentEpisodes:
 
     Args:
       path: Its `episodes.csv`, which need not be there.
+
+    Raises:
+      OSError: It is there and cannot be read.
     """
-    if not os.path.exists(path):
-      return
     found = []
     # Of these levels alone: a damaged name would never occur often enough.
     missing = dict.fromkeys(self._levels, WINDOW)
-    # The log may be long, and its end is enough.
-    for line in log_file.lines_backwards(path):
-      logged = log_lines.parse_episode(line)
-      if logged is None or not missing.get(logged.level):
-        continue
-      found.append(trajectories.Episode(
-          logged.level, logged.episode_return, logged.episode_frames))
-      missing[logged.level] -= 1
-      if not any(missing.values()):
-        break
+    with contextlib.suppress(FileNotFoundError):
+      # The log may be long, and its end is enough.
+      for line in log_file.lines_backwards(path):
+        logged = log_lines.parse_episode(line)
+        if logged is None or not missing.get(logged.level):
+          continue
+        found.append(trajectories.Episode(
+            logged.level, logged.episode_return, logged.episode_frames))
+        missing[logged.level] -= 1
+        if not any(missing.values()):
+          break
     for episode in reversed(found):
       self.add(episode)
 

@@ -7,6 +7,7 @@ evolves at its next start. After an evolution the member starts from the copy,
 until it has a newer checkpoint of its own.
 """
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -102,9 +103,11 @@ class Member:
 
   def _has_new_episodes(self):
     """Whether its log has grown since the last call."""
-    path = os.path.join(self._logdir, log_file.EPISODES)
     before = self._seen_bytes
-    self._seen_bytes = os.path.getsize(path) if os.path.exists(path) else 0
+    # A log that cannot be looked at now is looked at again.
+    with contextlib.suppress(OSError):
+      self._seen_bytes = os.path.getsize(
+          os.path.join(self._logdir, log_file.EPISODES))
     return self._seen_bytes > before
 
   def leave_if_ready(self):

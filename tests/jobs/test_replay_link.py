@@ -6,6 +6,7 @@ from scalable_agent import config as config_lib
 from scalable_agent.jobs import replay_link
 from scalable_agent.shared_replay import drawn_episodes
 from scalable_agent.shared_replay import drawn_unrolls
+from tests import failing_files
 from tests.config import command_line
 from tests.shared_replay import replay_parts
 
@@ -60,6 +61,16 @@ def test_what_is_no_agent_is_replaced(tmp_path, start, damage):
   (tmp_path / 'replay_agent').write_bytes(damage)
   agent, _ = start(tmp_path, 'host')
   assert len(agent) == len(first) and agent != first
+  assert start(tmp_path, 'host')[0] == agent
+
+
+def test_an_agent_stays_who_it_is_where_its_file_cannot_be_looked_at(
+    tmp_path, start, monkeypatch):
+  agent, _ = start(tmp_path, 'host')
+  with monkeypatch.context() as patched:
+    failing_files.fail(patched, 'replay_agent', times=1)
+    with pytest.raises(config_lib.ConfigError, match='Input/output'):
+      start(tmp_path, 'host')
   assert start(tmp_path, 'host')[0] == agent
 
 

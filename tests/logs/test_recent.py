@@ -8,6 +8,7 @@ import pytest
 from scalable_agent import atari57
 from scalable_agent import trajectories
 from scalable_agent.logs import recent
+from tests import failing_files
 
 _HEADER = 'frames,level,episode_return,episode_frames\n'
 
@@ -37,6 +38,17 @@ def test_logged_episodes_come_before_new_ones(tmp_path):
   episodes.add(trajectories.Episode('pong', 1050., 4))
   assert episodes.mean_return() == 99.5 + 10.
   assert episodes.fitness().value == 109.5
+
+
+def test_a_log_that_cannot_be_read_is_not_one_that_is_not_there(
+    tmp_path, monkeypatch):
+  episodes = recent.RecentEpisodes('pong')
+  episodes.add_logged(str(tmp_path / 'none.csv'))
+  assert not len(episodes)
+  path = _logged(tmp_path / 'e.csv', [('pong', 1.)])
+  failing_files.fail(monkeypatch, 'e.csv')
+  with pytest.raises(OSError):
+    episodes.add_logged(path)
 
 
 def test_of_a_suite_every_level_has_its_last(tmp_path):
