@@ -12,7 +12,7 @@ with its pictures, and study.csv. Works on unfinished runs, and on any level.
 
 import glob
 import os
-import shutil
+import pathlib
 import sys
 
 from absl import flags
@@ -102,12 +102,13 @@ def write(logdirs, report_dir):
   """Writes the report, and returns the path of its page."""
   sections = document.sections(agents_lib.group(find_runs(logdirs)))
   blocks = document.build(sections)
+  films = {block.path: pathlib.Path(block.source).read_bytes()
+           for block in blocks if isinstance(block, videos.Video)}
   with config_lib.writing('report_dir', report_dir):
     paths = writing.write_pictures(blocks, report_dir, 'curves')
-    for block in blocks:
-      if isinstance(block, videos.Video):
-        os.makedirs(os.path.join(report_dir, videos.FOLDER), exist_ok=True)
-        shutil.copyfile(block.source, os.path.join(report_dir, block.path))
+    for path, film in films.items():
+      os.makedirs(os.path.join(report_dir, videos.FOLDER), exist_ok=True)
+      pathlib.Path(report_dir, path).write_bytes(film)
     texts = {
         'index.html': page.render(blocks),
         'report.md': markdown.render(blocks, paths),

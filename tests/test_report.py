@@ -15,6 +15,7 @@ import pytest
 
 from scalable_agent import atari57
 from scalable_agent import report
+from scalable_agent.results import videos
 
 _CONFIG = dict(
     architecture='impala', network='shallow', use_lstm=False, batch_size=32,
@@ -70,6 +71,18 @@ def written(tmp_path_factory):
   directory = root / 'report'
   _main(logdirs=f'{root}/*', report_dir=directory)
   return directory
+
+
+def test_a_film_that_cannot_be_read_is_what_is_named(
+    tmp_path, monkeypatch):
+  make_run(tmp_path / 'run', _games('pong', 20), level_name='pong')
+  (tmp_path / 'run' / 'videos').mkdir()
+  (tmp_path / 'run' / 'videos' / 'pong.gif').write_bytes(b'GIF')
+  # A test replaces it meanwhile.
+  monkeypatch.setattr(videos.os.path, 'isfile', lambda path: True)
+  (tmp_path / 'run' / 'videos' / 'pong.gif').unlink()
+  with pytest.raises(SystemExit, match='No such file.*run/videos/pong.gif'):
+    _main(logdirs=tmp_path / 'run', report_dir=tmp_path / 'report')
 
 
 def _rows(directory):

@@ -1,6 +1,5 @@
 """Takes the weights and the optimizer's slots of another run's checkpoint."""
 
-import json
 import os
 import re
 
@@ -11,7 +10,8 @@ from scalable_agent.checkpoints import reading
 from scalable_agent.process import errors
 
 _WEIGHT = re.compile('params/(.+)/.ATTRIBUTES/VARIABLE_VALUE')
-_CONFIG = 'config/.ATTRIBUTES/VARIABLE_VALUE'
+# TensorFlow writes the slashes and dots of a name like this.
+_ESCAPE = re.compile(r'\.[S.]')
 
 
 def restore(path, trained, config):
@@ -33,8 +33,7 @@ def restore(path, trained, config):
   try:
     reader = tf.train.load_checkpoint(path)
     shapes = reader.get_variable_to_shape_map()
-    written = (json.loads(reader.get_tensor(_CONFIG))
-               if _CONFIG in shapes else {})
+    written = reading.settings(reader)
   except reading.ERRORS as e:
     raise _unreadable(path, e) from e
   _check_meaning(path, written, config)
@@ -71,8 +70,7 @@ def _check_meaning(path, written, config):
 
 
 def _check_network(path, shapes, params):
-  # TensorFlow writes the slashes of a name like this.
-  found = {match.group(1).replace('.S', '/'): shape
+  found = {_ESCAPE.sub(_unescape, match.group(1)): shape
            for match, shape in ((_WEIGHT.fullmatch(key), shape)
                                 for key, shape in shapes.items()) if match}
   for name in sorted(params.keys() | found.keys()):
@@ -82,6 +80,10 @@ def _check_network(path, shapes, params):
       raise _refusal(path, f'the weight {name} is {there} there and {here} '
                      'here. It has to be of the same network, on observations '
                      'and actions alike')
+
+
+def _unescape(match):
+  return '/' if match.group() == '.S' else '.'
 
 
 def _unreadable(path, error):

@@ -24,7 +24,8 @@ class StartSettings:
       '/tmp/agent',
       'Directory of the run: configuration, checkpoints, logs. If it holds a '
       'run, what no flag says is as it was in that run: training resumes, and '
-      'the other modes take its weights.', settings.NOWHERE, settings.Check(
+      '--mode=test and --mode=export take its weights. --mode=check does not '
+      'look there.', settings.NOWHERE, settings.Check(
           lambda value: value and not set(value) & set('[]*?\\'),
           'it has to name a directory, without [, ], *, ? and \\, which '
           'TensorFlow takes for a pattern, so that it would find no checkpoint'

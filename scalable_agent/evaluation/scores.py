@@ -2,15 +2,19 @@
 
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 import os
+import shutil
 
+from absl import logging
 import numpy as np
 
 from scalable_agent.checkpoints import chosen_checkpoint
 from scalable_agent.files import file_names
 from scalable_agent.files import whole_file
+from scalable_agent.process import errors
 from scalable_agent.results import published
 from scalable_agent.results import tables
 
@@ -86,8 +90,15 @@ def of_level(name, episodes):
   Args:
     name: Of the level.
     episodes: A list of `Episode`s.
+
+  Raises:
+    errors.Failure: A return is not finite.
   """
   returns = [episode.episode_return for episode in episodes]
+  if not np.isfinite(returns).all():
+    raise errors.Failure(
+        f'An episode of {name} has a return that is not finite: its environment '
+        'gave such a reward. No scores are written.')
   error = (float(np.std(returns, ddof=1)) / math.sqrt(len(returns))
            if len(returns) > 1 else None)
   mean = float(np.mean(returns))
@@ -120,6 +131,9 @@ def identity(config):
 def write_scores(logdir, levels, frames, test, suite_scores=()):
   """Writes `test_scores.json`, at the end of a test.
 
+  What is there of another test, or of more episodes, is kept under another
+  name.
+
   Args:
     logdir: The run's directory.
     levels: A dict of level name to what `of_level` returned.
@@ -138,8 +152,34 @@ def write_scores(logdir, levels, frames, test, suite_scores=()):
   """
   scores = dict(
       frames=frames, test=test, **dict(suite_scores), levels=levels)
-  _write(os.path.join(logdir, file_names.TEST_SCORES), scores)
+  path = os.path.join(logdir, file_names.TEST_SCORES)
+  if not _covers(scores, path):
+    _keep(path)
+  _write(path, scores)
   return scores
+
+
+def _covers(scores, path):
+  """Whether scores are of the same test as those of a file, and no fewer."""
+  try:
+    with open(path, 'rb') as f:
+      before = json.loads(f.read().decode())
+    return before['test'] == scores['test'] and all(
+        level['num_episodes'] <= scores['levels'][name]['num_episodes']
+        for name, level in before['levels'].items())
+  except FileNotFoundError:
+    return True
+  except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    return False
+
+
+def _keep(path):
+  """Copies a file to the first free of test_scores.1.json, ...2.json, ..."""
+  root, ending = os.path.splitext(path)
+  names = map(f'{root}.{{}}{ending}'.format, itertools.count(1))
+  kept = next(name for name in names if not os.path.lexists(name))
+  shutil.copyfile(path, kept)
+  logging.info('The scores of an earlier test are now in %s', kept)
 
 
 def check_writing(logdir):

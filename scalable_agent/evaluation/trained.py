@@ -3,11 +3,14 @@
 import collections
 
 from absl import logging
+import tensorflow as tf
 
+from scalable_agent import config as config_lib
 from scalable_agent import suites
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.checkpoints import checkpoint
 from scalable_agent.checkpoints import chosen_checkpoint
+from scalable_agent.checkpoints import reading
 from scalable_agent.training import logdir as logdir_lib
 
 Trained = collections.namedtuple('Trained', 'agent facts saved')
@@ -39,5 +42,23 @@ def restore(config):
   for line in logdir_lib.check(config, logdir_lib.facts_of(facts)):
     logging.warning('Differs from the run: %s', line)
   # Only now: a run that trains removes checkpoints while environments start.
-  return Trained(agent, facts, checkpoint.restore_weights(
-      chosen_checkpoint.find(config), agent))
+  paths = chosen_checkpoint.find(config)
+  _refuse_another_run(config, paths[-1])
+  return Trained(agent, facts, checkpoint.restore_weights(paths, agent))
+
+
+def _refuse_another_run(config, path):
+  """Refuses a checkpoint whose run is not that of the log directory."""
+  if config.checkpoint in (chosen_checkpoint.LATEST, chosen_checkpoint.BEST):
+    return
+  run = logdir_lib.read_config(config.logdir, config.mode)
+  try:
+    written = reading.settings(tf.train.load_checkpoint(path))
+  except reading.ERRORS:
+    return  # Restoring it says why.
+  for name in logdir_lib.IDENTITY:
+    if name in run and name in written and run[name] != written[name]:
+      raise config_lib.refusal(
+          'checkpoint', path, f'it was trained with {name}={written[name]}, '
+          f'but --logdir={config.logdir} holds a run with {name}={run[name]}. '
+          'Name the log directory of its own run')

@@ -50,10 +50,10 @@ class TrainedPolicy:
 
     Args:
       observation: The frame, of the shape and dtype of `observation_spec[0]`,
-        or [B, ...] of them; planes of booleans also where that is of bytes. For
-        levels with language a pair of this and the instruction, a string, or a
-        list of B.
-      reward: A float or float [B], what the last action brought.
+        or [B, ...] of them; planes of booleans also where that is of bytes, and
+        without the last axis where that is 1. For levels with language a pair
+        of this and the instruction, a string, or a list of B.
+      reward: A finite float or float [B], what the last action brought.
       done: A bool or bool [B], whether that ended the episode; then the
         observation is the first of the next one.
 
@@ -91,30 +91,52 @@ class TrainedPolicy:
     """Returns frames [B, ...], a tuple of word ids, whether it is a batch."""
     spec, *others = self.observation_spec
     frame, instruction = observation if others else (observation, None)
-    frame = np.asarray(frame)
-    is_batch = frame.ndim == len(spec.shape) + 1
-    if (frame.shape[is_batch:] != spec.shape or
-        not np.can_cast(frame.dtype, spec.dtype, 'same_kind')):
-      raise ValueError(
-          f'The frame is {frame.dtype} {frame.shape}, expected {spec.dtype} '
-          f'{spec.shape}, or B of these.')
-    if frame.dtype == bool and spec.dtype == np.uint8:
-      frame = frame * np.uint8(255)  # As environments give them to training.
-    frame = frame.astype(spec.dtype, copy=False)
+    frame, is_batch = _to_frames(frame, spec)
     words = ()
     if others:
-      texts = instruction if is_batch else [instruction]
-      if len(texts) != len(frame) and is_batch:
+      texts = list(instruction) if _is_list(instruction) else [instruction]
+      if len(texts) != len(frame) or _is_list(instruction) != is_batch:
         raise ValueError(f'There are {len(frame)} frames, but {len(texts)} '
                          'instructions.')
+      for text in texts:
+        if not isinstance(text, str):
+          raise ValueError(f'An instruction is {text!r}, expected a string.')
       words = (np.stack([dmlab.hash_words(text) for text in texts]),)
-    return frame if is_batch else frame[np.newaxis], words, is_batch
+    return frame, words, is_batch
+
+
+def _is_list(instruction):
+  return isinstance(instruction, (list, tuple, np.ndarray))
+
+
+def _to_frames(frame, spec):
+  """Returns frames [B, ...] as training has them, whether they are a batch."""
+  frame = found = np.asarray(frame)
+  # Environments give what follows to training likewise.
+  if (spec.shape[2:] == (1,) and spec.shape[:2] == frame.shape[-2:] and
+      spec.shape != frame.shape[-3:]):
+    frame = frame[..., np.newaxis]
+  if frame.dtype == bool and spec.dtype == np.uint8:
+    frame = frame * np.uint8(255)
+  is_batch = frame.ndim == len(spec.shape) + 1
+  # Of bytes, no other whole number may be cut to one.
+  casting = 'safe' if spec.dtype == np.uint8 else 'same_kind'
+  if (frame.shape[is_batch:] != spec.shape or not frame.size or
+      not np.can_cast(frame.dtype, spec.dtype, casting)):
+    raise ValueError(
+        f'The frame is {found.dtype} {found.shape}, expected {spec.dtype} '
+        f'{spec.shape}, or B of these.')
+  frame = frame.astype(spec.dtype, copy=False)
+  return frame if is_batch else frame[np.newaxis], is_batch
 
 
 def _along_batch(name, value, dtype, size):
   """Returns an argument of `step` as an array [size]."""
-  array = np.asarray(value, dtype)
+  array = np.asarray(value)
   if array.shape not in ((), (size,)):
     raise ValueError(
         f'{name} has the shape {array.shape}, expected () or ({size},).')
-  return np.broadcast_to(array, [size])
+  # None and NaN would give an agent that acts without a sign that it cannot.
+  if not (np.can_cast(array.dtype, np.float64) and np.isfinite(array).all()):
+    raise ValueError(f'{name} is {value!r}, expected finite numbers.')
+  return np.broadcast_to(array.astype(dtype), [size])

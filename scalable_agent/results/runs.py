@@ -123,7 +123,8 @@ def _read_test_scores(logdir):
   except (ValueError, AttributeError, KeyError, TypeError, OverflowError) as e:
     raise ValueError(f'{path} holds no test scores ({e!r}).') from e
   for level, returns in tested.items():
-    if not level.isprintable() or returns.ndim != 1:
+    if (not level.isprintable() or returns.ndim != 1 or
+        not np.isfinite(returns).all()):
       raise ValueError(f'{path} holds no test scores of {level!r}.')
   if not log_lines.is_frames(scores.get('frames')):
     raise ValueError(f'{path} does not say after how many frames the test was.')

@@ -171,6 +171,11 @@ def read_config(logdir, mode):
     if not isinstance(found, dict):
       raise ValueError('no object')
   except (FileNotFoundError, NotADirectoryError):
+    if checkpoint_files.find(logdir):
+      raise ConfigError(
+          f'--logdir={logdir} has checkpoints, but no {CONFIG_FILE}, which '
+          'says how they were trained. Bring it back, or choose another '
+          '--logdir; --warm_start begins with the weights of a checkpoint.')
     return {}
   except (OSError, ValueError, RecursionError) as e:
     raise ConfigError(

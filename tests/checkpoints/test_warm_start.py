@@ -136,6 +136,15 @@ def test_another_network_is_refused_in_a_line(donor, tmp_path, agent, expected):
   assert expected in message and '\n' not in message
 
 
+def test_names_may_have_dots(tmp_path):
+  """As those of users' networks."""
+  agent = _Changed('layer.0/.S..b', 7)
+  donor, checkpointer = _start(tmp_path / 'donor', seed=7, agent=agent)
+  checkpointer.save()
+  copied, _ = _start(tmp_path / 'run', _newest(tmp_path / 'donor'), agent=agent)
+  assert _same(_trained(copied), _trained(donor))
+
+
 def _start_reactor(logdir, warm_start='', **settings):
   learner = learners.make_reactor_learner(learners.make_reactor_agent())
   config = config_lib.resolve(dict(

@@ -9,6 +9,7 @@ import pytest
 from scalable_agent import dmlab30
 from scalable_agent import trajectories
 from scalable_agent.evaluation import scores as scores_lib
+from scalable_agent.process import errors
 
 
 def _scores(level, mean, error=None):
@@ -126,6 +127,31 @@ def test_what_tests_have_played_so_far_is_kept_apart(tmp_path):
   for _ in range(2):
     again.remove()
   assert not os.listdir(tmp_path)
+
+
+def test_scores_of_another_test_or_of_more_episodes_are_kept(tmp_path):
+  read = lambda name: json.loads((tmp_path / name).read_text())
+  write = lambda test, *returns: scores_lib.write_scores(
+      tmp_path, _level('a', *returns), 1, test)
+  written = [write(dict(seed=1), 1, 2)]
+  written.append(write(dict(seed=1), 1, 2))  # The same gives way.
+  assert [path.name for path in tmp_path.iterdir()] == ['test_scores.json']
+  written += [write(dict(seed=1), 5), write(dict(seed=2), 5, 6)]
+  (tmp_path / 'test_scores.json').write_text('damaged')
+  written.append(write(dict(seed=2), 5, 6))
+  assert read('test_scores.1.json') == written[1]
+  assert read('test_scores.2.json') == written[2]
+  assert (tmp_path / 'test_scores.3.json').read_text() == 'damaged'
+  assert read('test_scores.json') == written[4]
+  assert len(list(tmp_path.iterdir())) == 4
+
+
+@pytest.mark.parametrize('value', [math.nan, math.inf])
+def test_a_return_that_is_not_finite_is_no_score(value):
+  with pytest.raises(errors.Failure, match='episode of pong .* not finite'):
+    scores_lib.of_level('pong', [
+        trajectories.Episode('pong', 1., 4),
+        trajectories.Episode('pong', value, 4)])
 
 
 def test_scores_are_replaced_at_once(tmp_path, monkeypatch):

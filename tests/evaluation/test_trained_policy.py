@@ -134,7 +134,7 @@ def test_it_says_what_it_is(lstm):
 def test_it_says_what_an_environment_is_sent(folder, language):
   logdir = folder / 'from_one'
   trained_runs.make(
-      logdir, level_name='gym:tests.evaluation.from_one:FromOne-v0')
+      logdir, level_name='gym:tests.evaluation.translated:FromOne-v0')
   assert scalable_agent.load(logdir).actions == [1, 2]
   assert scalable_agent.load(language[0]).actions == list(
       environments.DEFAULT_ACTION_SET)
@@ -145,7 +145,12 @@ def test_it_says_what_an_environment_is_sent(folder, language):
     ((np.zeros([2, 2, 3]),), 'The frame is'),
     ((np.zeros([3], complex),), 'The frame is complex128'),
     ((np.zeros([2, 3]), np.zeros([3])), r'reward has the shape \(3,\)'),
-    ((np.zeros([2, 3]), 0., [True]), r'done has the shape \(1,\)')])
+    ((np.zeros([2, 3]), 0., [True]), r'done has the shape \(1,\)'),
+    ((np.zeros([0, 3]),), r'The frame is float64 \(0, 3\)'),
+    ((np.zeros([3]), None), 'reward is None'),
+    ((np.zeros([3]), np.nan), 'reward is nan'),
+    ((np.zeros([3]), '1'), "reward is '1'"),
+    ((np.zeros([3]), 0., None), 'done is None')])
 def test_arguments_that_do_not_fit_are_refused(lstm, arguments, expected):
   with pytest.raises(ValueError, match=expected):
     scalable_agent.load(lstm[0]).step(*arguments)
@@ -155,8 +160,45 @@ def test_frames_and_instructions_have_to_be_as_many(language):
   policy = scalable_agent.load(language[0])
   with pytest.raises(ValueError, match='2 frames, but 1 instructions'):
     policy.step((np.zeros([2, 24, 24, 3], np.uint8), ['go']))
-  with pytest.raises(ValueError, match='expected uint8'):
-    policy.step((np.zeros([24, 24, 3]), 'go'))
+  with pytest.raises(ValueError, match='2 frames, but 1 instructions'):
+    policy.step((np.zeros([2, 24, 24, 3], np.uint8), 'go'))
+  with pytest.raises(ValueError, match="is b'go', expected a string"):
+    policy.step((np.zeros([24, 24, 3], np.uint8), b'go'))
+  for dtype in np.float64, np.uint16:
+    with pytest.raises(ValueError, match='expected uint8'):
+      policy.step((np.zeros([24, 24, 3], dtype), 'go'))
+
+
+def test_images_need_no_axis_of_one_channel(folder):
+  """As environments give them to training."""
+  logdir = folder / 'one_channel'
+  trained_runs.make(
+      logdir, level_name='gym:tests.evaluation.translated:Image-v0',
+      network='shallow')
+  policy = scalable_agent.load(logdir)
+  frames = np.random.default_rng(0).integers(
+      256, size=[2, 24, 24], dtype=np.uint8)
+  logits = policy.step(frames[..., np.newaxis]).policy_logits
+  policy.reset()
+  np.testing.assert_array_equal(policy.step(frames).policy_logits, logits)
+  policy.reset()
+  np.testing.assert_allclose(
+      policy.step(frames[1]).policy_logits, logits[1], atol=1e-6)
+
+
+def test_the_checkpoint_of_another_run_is_refused(folder, lstm):
+  """Though the weights would fit."""
+  other = folder / 'another'
+  trained_runs.make(other, level_name='synthetic:size=3,step_ms=1', use_lstm=True)
+  with pytest.raises(config_lib.ConfigError,
+                     match='trained with level_name=synthetic:size=3,step_ms=1'):
+    scalable_agent.load(lstm[0], checkpoint=str(other / 'ckpt-0'))
+  copy = folder / 'copy'
+  copy.mkdir()
+  for path in lstm[0].glob('ckpt-0.*'):
+    (copy / path.name).write_bytes(path.read_bytes())
+  assert not scalable_agent.load(
+      lstm[0], checkpoint=str(copy / 'ckpt-0')).frames
 
 
 def test_the_number_of_environments_may_not_change(lstm):

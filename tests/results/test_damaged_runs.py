@@ -145,6 +145,9 @@ _NAMED = ' --batch_size=[1] cannot work: it has to be a whole number, '
      b'{"levels": {"pong": {"episode_returns": 5}}, "frames": 5}',
      "holds no test scores of 'pong'"),
     ('test_scores.json',
+     b'{"levels": {"pong": {"episode_returns": [1, NaN]}}, "frames": 5}',
+     "holds no test scores of 'pong'"),
+    ('test_scores.json',
      b'{"levels": {"pong": {"episode_returns": [1' + 400 * b'0' +
      b']}}, "frames": 5}', 'holds no test scores'),
     ('test_scores.json',

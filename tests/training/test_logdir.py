@@ -278,6 +278,20 @@ def test_a_broken_config_json_is_named_and_left(tmp_path):
     assert _written(config) == content
 
 
+@pytest.mark.parametrize('mode', ['train', 'test'])
+def test_checkpoints_without_a_config_json_are_nobodys(tmp_path, mode):
+  """A run with settings of another one would go on with its weights."""
+  config = _config(tmp_path)
+  _prepare(config, _FACTS)
+  assert logdir_lib.read_config(config.logdir, mode)
+  os.remove(os.path.join(config.logdir, 'config.json'))
+  with open(os.path.join(config.logdir, 'ckpt-0.index'), 'w'):
+    pass
+  with pytest.raises(config_lib.ConfigError, match='no config.json') as caught:
+    logdir_lib.read_config(config.logdir, mode)
+  assert '\n' not in str(caught.value)
+
+
 def test_a_config_json_that_cannot_be_read_now_is_not_one_that_is_missing(
     tmp_path, monkeypatch):
   """Else the run would go on with other settings."""
