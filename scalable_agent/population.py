@@ -7,9 +7,10 @@ r"""Population based training, as in the paper's Appendix F.
         --flagfile=launch/flags/dmlab30_population.flags
 
 Each member is a run of `scalable_agent.experiment` in a directory below
---logdir, and gets the flags of that program. If there are more members than
---parallel, they take turns. After --episodes new episodes a member evolves: it
-may copy the weights and hyperparameters of another, and changes its own.
+--logdir, and gets the flags of that program, which --helpfull lists. If there
+are more members than --parallel, they take turns. After --episodes new episodes
+a member evolves: it may copy the weights and hyperparameters of another, and
+changes its own.
 With --share_replay all members draw from the unrolls of all (LASER), and go at
 the same time. evolution.jsonl has every evolution, lineage.png shows them. Run
 the command again, and it goes on from where it was.

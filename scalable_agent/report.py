@@ -37,7 +37,8 @@ FLAGS = flags.FLAGS
 flags.DEFINE_list(
     'logdirs', [], 'Log directories of the runs, or patterns such as '
     '/tmp/experts/*; what a pattern finds that is no run is left out. Runs '
-    'that differ in nothing but their level and seed are one agent.')
+    'that differ in nothing but level, seed and settings of the machine, such '
+    'as --num_actors, are one agent.')
 flags.DEFINE_string(
     'report_dir', 'report', 'Directory for index.html, report.md, scores.csv '
     'and curves/<level>.png.')

@@ -12,7 +12,7 @@ directory of its own below --logdir; output.log there is what the process
 printed. Run the command again, and runs that are done are skipped and the
 others resume. A run that crashes is tried twice more, counted from its last
 checkpoint. Flags of `scalable_agent.experiment`, also from a --flagfile, are
-passed on.
+passed on; --helpfull lists them, with --logdir, --seed and --mode.
 
 With --share_replay all runs draw from the unrolls of all (LASER). Then they may
 differ in hyperparameters alone: a sweep for each of what is to be compared.
@@ -54,8 +54,8 @@ flags.DEFINE_integer(
     'seeds', 0, 'Seeds of each combination, from --seed on; 0 is one, that is '
     'not in the name of the run.', lower_bound=0)
 flags.DEFINE_bool(
-    'own_seeds', False, 'Give each run a seed of its own, as runs have that '
-    'share replay, for a comparison with these. Each of --seeds is a sweep.')
+    'own_seeds', False, 'Give each run its own seed, as --share_replay does. '
+    'For sweeps that are compared with such ones. Each of --seeds is a sweep.')
 flags.DEFINE_integer(
     'best', 0, 'Of each variant, runs this many samples alone: those whose '
     'runs so far have the best final returns. For a second round with other '

@@ -43,10 +43,10 @@ class JobSettings:
       'is, on all addresses otherwise. Empty: the agent has a buffer of its '
       'own.', settings.NOWHERE, agent='impala')
   replay_agents: int = setting(
-      0, 'Agents that will share the replay job. It has the first ones wait '
-      'after their third batch until all have begun to insert. It waits a '
-      'minute for the next one to begin, and then goes on without the rest. 0: '
-      'not known, so nobody waits. A sweep or a population sets it.',
+      0, 'Agents that will share the replay job. An agent that comes early '
+      'waits after its third batch until all have inserted something. The job '
+      'waits a minute for the next one to begin, and then goes on without the '
+      'rest. 0: not known, so nobody waits. A sweep or a population sets it.',
       settings.NOWHERE, settings.NOT_NEGATIVE, agent='impala')
   auth_token_file: str = setting(
       '', 'File with a secret of 16 characters or more that all jobs share.',

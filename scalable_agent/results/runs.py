@@ -248,7 +248,9 @@ def read(logdir):
     evaluations = read_episodes(logdir, log_file.EVALUATIONS)
   tested, tested_frames = _read_test_scores(logdir)
   last_frames, updates, clock = _read_progress(logdir)
-  ends = [e.frames[-1] for e in episodes.values()] + [last_frames]
+  # A copy of a run may have its test alone, and not its metrics.
+  ends = [e.frames[-1] for e in episodes.values()] + [
+      last_frames or tested_frames or 0]
   return Run(logdir, config, int(max(ends)), episodes, tested, tested_frames,
              clock, evaluations, updates)
 

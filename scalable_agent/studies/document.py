@@ -11,6 +11,7 @@ from scalable_agent.results import tables
 from scalable_agent.results import writing
 from scalable_agent.studies import best3
 from scalable_agent.studies import best_of_sweep
+from scalable_agent.studies import conditions
 from scalable_agent.studies import lag
 from scalable_agent.studies import outcomes as outcomes_lib
 from scalable_agent.studies import stability
@@ -57,19 +58,36 @@ def _mixed(level, outcomes):
           ] if names else []
 
 
-def _update_sizes(level, outcomes):
+def _by_name(names, outcomes):
+  """Returns a dict of what runs on one level are called to these runs.
+
+  Args:
+    names: As for `build`.
+    outcomes: A list of `outcomes.Outcome`s on one level.
+  """
+  found = {}
+  if set(names) == {'best_of_sweep'}:
+    for name, sweeps in conditions.by_condition(outcomes).sweeps.items():
+      found[name] = [outcome for sweep in sweeps for outcome in sweep]
+  else:
+    for outcome in outcomes:
+      found.setdefault(
+          outcomes_lib.describe(outcome.variant), []).append(outcome)
+  return found
+
+
+def _update_sizes(level, by_name):
   """Says how many steps an update sums its losses over; a list."""
-  sizes = outcomes_lib.by_update_size(outcomes)
+  sizes = outcomes_lib.by_update_size(by_name)
   if not sizes:
     return []
   parts = []
-  for (batch_size, unroll_length), variants in sizes.items():
+  for (batch_size, unroll_length), names in sizes.items():
     parts.append(
         f'{batch_size * unroll_length} steps (batch_size={batch_size}, '
         f'unroll_length={unroll_length})')
     if len(sizes) > 1:
-      parts[-1] += ' with ' + ', '.join(
-          f'"{outcomes_lib.describe(variant)}"' for variant in variants)
+      parts[-1] += ' with ' + ', '.join(f'"{name}"' for name in names)
   text = f'{level}: an update sums its losses over {"; ".join(parts)}.'
   if len(set(map(math.prod, sizes))) > 1:
     text += (' So updates of these differ in size at the same learning rate '
@@ -105,7 +123,8 @@ def build(outcomes, names, how_final=_HOW_FINAL):
     if set(names) - {'best_of_sweep'}:
       # That study keeps them apart itself.
       blocks += map(document.Paragraph, _mixed(level, here))
-    blocks += map(document.Paragraph, _update_sizes(level, here))
+    blocks += map(
+        document.Paragraph, _update_sizes(level, _by_name(names, here)))
     for name in names:
       # A single variant has no differences.
       blocks += [block for block in STUDIES[name](level, here)

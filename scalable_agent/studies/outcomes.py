@@ -270,25 +270,26 @@ def mixed_settings(outcomes):
   return sorted(mixed)
 
 
-def by_update_size(outcomes):
-  """Sorts variants by how many agent steps an update sums its losses over.
+def by_update_size(by_name):
+  """Sorts runs by how many agent steps an update sums its losses over.
 
   Those that replay draws are among them. An update of A3C is of one unroll.
 
   Args:
-    outcomes: A list of `Outcome`s on one level.
+    by_name: A dict of a name to a list of `Outcome`s.
 
   Returns:
     A dict of pairs of --batch_size and --unroll_length, whose product it is, to
-    a list of variants. Runs without settings are left out.
+    a list of names. Runs without settings are left out.
   """
   found = {}
-  for outcome in outcomes:
-    if outcome.settings:
-      size = tuple(
-          outcome.settings[name] for name in ('batch_size', 'unroll_length'))
-      found.setdefault(size, {})[outcome.variant] = None
-  return {size: list(variants) for size, variants in found.items()}
+  for name, outcomes in by_name.items():
+    for outcome in outcomes:
+      if outcome.settings:
+        size = tuple(
+            outcome.settings[key] for key in ('batch_size', 'unroll_length'))
+        found.setdefault(size, {})[name] = None
+  return {size: list(names) for size, names in found.items()}
 
 
 def has_ended(outcome):

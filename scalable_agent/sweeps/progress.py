@@ -31,7 +31,7 @@ def is_trained(config):
 
 
 def is_evaluated(logdir, period):
-  """Whether the newest checkpoint has no evaluation that is due.
+  """Whether every evaluation that is due has been played.
 
   Args:
     logdir: The run's directory.

@@ -37,23 +37,25 @@ def measure(configs, policy_sizes, seconds):
     ConfigError: What a configuration holds does not fit into the machine's
       memory.
   """
+  # TensorFlow's threads cannot be changed once it runs.
+  devices = parts.choose_devices(configs[0])
   with parts.open_pools(configs[0]) as pools:
     bench = parts.make_bench(configs[0], pools[0])
     for config in configs:
       memory_assembly.check(config, bench.agent, bench.pool)
     return dict(
-        inference_by_batch=_measure_policy(bench, policy_sizes, seconds / 4),
+        inference_by_batch=_measure_policy(
+            bench, devices, policy_sizes, seconds / 4),
         learner={
             str(config.batch_size): _measure_updates(
                 bench._replace(config=config), seconds) for config in configs},
         machine=machine.describe(), config=dataclasses.asdict(configs[0]))
 
 
-def _measure_policy(bench, sizes, seconds):
+def _measure_policy(bench, devices, sizes, seconds):
   """Returns a dict of batch size to frames per second."""
   config, agent = bench.config, bench.agent
   logging.info('Measuring the policy for %g s at each batch size', seconds)
-  devices = parts.choose_devices(config)
   policy = policy_lib.Policy(
       agent, agent.initial_params(config.seed), 0, config.seed,
       devices.inference, devices.jit_compile)

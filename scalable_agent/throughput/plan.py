@@ -104,16 +104,16 @@ def limits(costs, cluster):
       # One thread of each sends and receives.
       Limit('learner, transport', num_learners / (
           sent.receive_unroll / cluster.frames_per_unroll +
-          fetches * sent.send_weights), 'a learner more'),
+          fetches * sent.send_weights), 'one more learner'),
       Limit('network, unrolls',
             bytes_per_second * cluster.frames_per_unroll / sent.unroll_bytes,
-            'a faster network, or a learner more'),
+            'a faster network, or one more learner'),
       Limit('network, weights',
             bytes_per_second / (fetches * sent.weights_bytes),
-            'a faster network, longer unrolls, or a learner more')]
+            'a faster network, longer unrolls, or one more learner')]
   if cluster.gpus:
     found.append(Limit(
-        'GPUs', cluster.gpus * cluster.gpu_rate or math.nan, 'a GPU more'))
+        'GPUs', cluster.gpus * cluster.gpu_rate or math.nan, 'one more GPU'))
   else:
     found.append(Limit('learner, update', costs.cores * costs.busy / (
         costs.together * costs.update), 'a GPU'))

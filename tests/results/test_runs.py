@@ -36,6 +36,9 @@ def test_frames_are_the_last_that_anything_tells(tmp_path):
   with open(logdir + '/metrics.jsonl', 'w') as f:
     f.write('{"frames": 400}\n{"frames": 900}\n{"frames": 99')
   assert runs.read(logdir).frames == 900
+  # Of copies that have their test, and not their metrics.
+  logdir = _make(tmp_path / 'copy', [(100, 'pong', -21)], {'pong': [1., 2.]})
+  assert runs.read(logdir).frames == 2_000_000
 
 
 def test_a_run_that_has_just_begun(tmp_path):

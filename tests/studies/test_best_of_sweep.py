@@ -168,6 +168,18 @@ def test_conditions_are_what_differs_but_for_hyperparameters(tmp_path):
               'batch_size=2, replay_proportion=0.0'), [(1, 2), (2, 2)])
 
 
+def test_the_steps_of_an_update_are_said_of_each_condition(tmp_path):
+  for name, batch_size in (('few', 2), ('many', 16)):
+    _write_sweep(tmp_path, name, [[1.], [2.]], 1, dict(
+        batch_size=batch_size, unroll_length=20))
+  _, text, *_ = (block.text for block in document.build(
+      _read(tmp_path / 'few', tmp_path / 'many'), ['best_of_sweep'])
+                 if hasattr(block, 'text'))
+  assert ('40 steps (batch_size=2, unroll_length=20) with "batch_size=2"; '
+          '320 steps (batch_size=16, unroll_length=20) with "batch_size=16"'
+          ) in text
+
+
 def test_a_condition_is_one_however_its_settings_were_given(tmp_path):
   """By --vary, or by a flag of a sweep for each."""
   for state in 'stored', 'recomputed':
