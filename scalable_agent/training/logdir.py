@@ -171,7 +171,7 @@ def read_config(logdir, mode):
     if not isinstance(found, dict):
       raise ValueError('no object')
   except (FileNotFoundError, NotADirectoryError):
-    if checkpoint_files.find(logdir):
+    if mode == 'train':
       raise ConfigError(
           f'--logdir={logdir} has checkpoints, but no {CONFIG_FILE}, which '
           'says how they were trained. Bring it back, or choose another '

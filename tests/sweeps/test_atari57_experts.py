@@ -139,6 +139,7 @@ def test_slurm_runs_a_task_for_each_game_that_is_not_done(tmp_path):
   """The script, run as SLURM would, starts this program for its game."""
   (tmp_path / 'pong').mkdir()
   (tmp_path / 'pong' / 'ckpt-100.index').touch()
+  (tmp_path / 'pong' / 'config.json').write_text('{}')
   sbatch = tmp_path / 'sbatch'
   sbatch.write_text(f'#!/bin/bash\nexec /bin/cat > {tmp_path}/submitted\n')
   sbatch.chmod(0o755)
