@@ -87,6 +87,17 @@ def test_relevance_is_logged_of_replayed_states(threshold, clip_rho_threshold):
   assert rejected == (relevance.numpy()[:, ~_REPLAYED] >= threshold).sum()
 
 
+def test_states_are_counted_where_few_are_replayed():
+  is_replayed = np.arange(len(_REPLAYED)) == 0
+  batch, params = _batch(is_replayed), _params(1)
+  _, logs, _ = _loss(batch, params, trust_region_threshold=.1)
+  num_states = _relevance(batch, params).shape.num_elements()
+  _, num_replayed = logs['replay_rejected']
+  _, num_new = logs['online_rejected']
+  assert num_replayed == num_states / len(_REPLAYED)
+  assert num_new == num_states - num_replayed
+
+
 def test_a_relevance_at_the_threshold_is_rejected():
   """As V-trace does, which trusts what is below it."""
   batch, params = _batch(_REPLAYED), _params(1)

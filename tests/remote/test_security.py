@@ -92,6 +92,7 @@ _BAD_METADATA = [
     (('authorization', 'Bearer ' + _TOKEN.decode()[:-1]),),
     (('authorization', 'Bearer ' + _TOKEN.decode() + 'x'),),
     (('authorization', 'bearer ' + _TOKEN.decode()),),
+    (('authorization', 'xBearer ' + _TOKEN.decode()),),
     (('token', 'Bearer ' + _TOKEN.decode()),),
     (('authorization', 'Bearer ' + 'x' * 2000),)]
 
