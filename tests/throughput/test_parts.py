@@ -20,18 +20,23 @@ _Output = collections.namedtuple('_Output', 'ids')
 
 
 class _Pool:
-  """Four environments whose steps take a time; they may die after some."""
+  """Four environments whose steps take a time, after some that take none.
+
+  They may die after some.
+  """
 
   num_actions = 3
 
-  def __init__(self, step_seconds, dies_after=None):
+  def __init__(self, step_seconds, dies_after=None, num_fast=0):
     self._step_seconds = step_seconds
     self._dies_after = dies_after
+    self._num_fast = num_fast
     self._steps = 0
     self.is_closed = False
 
   def recv(self):
-    time.sleep(self._step_seconds)
+    if self._steps >= self._num_fast:
+      time.sleep(self._step_seconds)
     if self._steps == self._dies_after:
       raise PoolError('Environment 3 died.')
     self._steps += 1
@@ -52,6 +57,13 @@ def test_environments_are_measured():
   measured = parts.measure_environments(
       _config(), [_Pool(.01), _Pool(.01)], .2)
   assert 100 < measured.rate <= 900 and measured.core_seconds >= 0
+
+
+def test_frames_are_those_of_repeated_actions_after_the_warm_up():
+  measured = parts.measure_environments(
+      _config(num_action_repeats=4), [_Pool(.01, num_fast=500)], .5)
+  # Fifty steps at the most, and one that had begun before.
+  assert 52 * 4 / .5 < measured.rate <= 52 * 4 * 4 / .5
 
 
 def test_a_pool_that_dies_ends_the_measurement():
