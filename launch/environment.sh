@@ -28,9 +28,11 @@ install_package() {
       fail "$("$base" --version) is too old, Python 3.10 or newer is needed;" \
         "name one in the variable PYTHON."
     echo "Making the virtual environment $venv" >&2
-    "$base" -m venv "$venv" ||
+    if ! "$base" -m venv "$venv"; then
+      rm -f "$python"  # It has no pip; the next start makes it again.
       fail "$base cannot make virtual environments (Debian: apt install" \
         "python3-venv)."
+    fi
   fi
   # The checkout is installed as links, so only new requirements matter.
   if [[ ! "$stamp" -nt "$root/setup.py" ]]; then

@@ -26,6 +26,7 @@ restarts="${RESTARTS:-3}" logs="${JOB_LOGS:-job_logs}"
 stop_secs="${STOP_SECS:-60}"
 for name in actors learners port restarts stop_secs; do
   [[ "${!name}" =~ ^[0-9]+$ ]] || fail "${name^^}=${!name} is no number."
+  printf -v "$name" %d "$((10#${!name}))"  # Bash takes 010 for eight.
 done
 ((learners >= 1)) || fail "LEARNERS=$learners cannot work: it takes one."
 mkdir -p "$logs" || fail "JOB_LOGS=$logs cannot be made."

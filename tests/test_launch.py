@@ -120,6 +120,24 @@ def test_old_or_missing_interpreters_are_refused_in_one_line(tmp_path):
   assert missing.stderr == 'Error: no-such-python is not installed.\n'
 
 
+def test_a_virtual_environment_that_could_not_be_made_is_made_again(tmp_path):
+  base = tmp_path / 'python3'
+  _executable(base, f"""#!/bin/sh
+if test "$2" = venv; then
+  mkdir -p "$3/bin"
+  printf '#!/bin/sh\\ntest -e {tmp_path}/pip\\n' > "$3/bin/python"
+  chmod +x "$3/bin/python"
+  test -e {tmp_path}/package && touch {tmp_path}/pip
+fi
+""")
+  for is_installed in False, True:
+    if is_installed:
+      (tmp_path / 'package').touch()
+    result = _run('quickstart.sh', VENV=tmp_path / 'venv', PYTHON=base)
+    assert ('cannot make virtual environments' in result.stderr) != is_installed
+    assert result.returncode == (not is_installed)
+
+
 def test_a_failed_installation_is_tried_again(tmp_path):
   venv = _venv(tmp_path)
   _executable(venv / 'bin' / 'python', '#!/bin/sh\necho "$2"; exit 1\n')
@@ -180,9 +198,10 @@ def _is_running(pid):
 
 
 def test_local_jobs_get_their_flags_and_end_together(tmp_path):
+  # Bash takes numbers that begin with 0 for octal ones.
   process = _start_jobs(
-      tmp_path, 'echo learning', 'sleep 1', '--level_name=pong', LEARNERS='2',
-      ACTORS='1', PORT='9000')
+      tmp_path, 'echo learning', 'sleep 1', '--level_name=pong', LEARNERS='02',
+      ACTORS='01', PORT='09000', RESTARTS='08')
   process.communicate(timeout=60)
   assert process.returncode == 0
   shared = ('--learner_hosts=localhost:9000,localhost:9001 --num_actors=1 '
