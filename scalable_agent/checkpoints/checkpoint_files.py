@@ -32,6 +32,11 @@ def _list(logdir):
     return []
 
 
+def _matches(logdir):
+  """Returns the matches of the names of all checkpoints' files."""
+  return filter(None, map(_FILE.fullmatch, _list(logdir)))
+
+
 def path_of(logdir, frames):
   """Returns the checkpoint's path without the endings of its files."""
   return os.path.join(logdir, f'ckpt-{frames}')
@@ -48,16 +53,14 @@ def find(logdir):
   Args:
     logdir: The directory; it need not exist.
   """
-  matches = filter(None, map(_FILE.fullmatch, _list(logdir)))
-  frames = {int(match.group(1)) for match in matches}
+  frames = {int(match.group(1)) for match in _matches(logdir)}
   return [path_of(logdir, number) for number in sorted(frames)]
 
 
 def newest_frames(logdir):
   """Returns the environment frames of the newest checkpoint, 0 for none."""
-  names = filter(None, map(_FILE.fullmatch, _list(logdir)))
-  return max((int(name.group(1)) for name in names
-              if name.group().endswith('.index')), default=0)
+  return max((int(match.group(1)) for match in _matches(logdir)
+              if match.group().endswith('.index')), default=0)
 
 
 def _files(path):

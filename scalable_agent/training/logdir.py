@@ -155,7 +155,7 @@ def read_config(logdir, mode):
     mode: As the setting.
 
   Raises:
-    ConfigError: It cannot be read.
+    ConfigError: It cannot be read, or training would resume without it.
   """
   try:
     # A run that ended before its first checkpoint does not own it.
