@@ -3,8 +3,6 @@
 import gc
 import weakref
 
-from hypothesis import given
-from hypothesis import strategies as st
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -32,15 +30,6 @@ def _shares(array, tensor):
     return bool(tf.reshape(tensor, [-1])[0].numpy() == 7)
   finally:
     array.flat[0] = before
-
-
-@given(shape=st.lists(st.integers(1, 9), max_size=4).map(tuple),
-       dtype=st.sampled_from([np.uint8, np.float32, np.int64, bool]))
-def test_new_arrays_are_aligned(shape, dtype):
-  array = aligned_arrays.empty(shape, dtype)
-  assert array.shape == shape and array.dtype == dtype
-  assert aligned_arrays.is_aligned(array)
-  assert array.flags.writeable
 
 
 @pytest.mark.parametrize('dtype', [np.uint8, np.float32])
