@@ -78,10 +78,10 @@ def _measure_updates(bench, seconds):
 
   Returns:
     A dict of `alone`, frames per second on a batch that stays on the device;
-    `staged`, on batches that are made of unrolls meanwhile; `first_update`, the
-    seconds that the first took, compilation included; and `memory_mib`, of the
-    learner's first GPU at the most, None on a CPU. None if the batch does not
-    fit.
+    `staged`, on batches that are joined and placed meanwhile; `first_update`,
+    the seconds that the first took, compilation included; and `memory_mib`, of
+    the learner's first GPU at the most, None on a CPU. None if the batch does
+    not fit.
   """
   devices = parts.choose_devices(bench.config)
   batch_size = bench.config.batch_size
@@ -116,8 +116,7 @@ def _measure_updates_on(devices, bench, seconds):
   first_update = time.perf_counter() - start
   del placed  # Otherwise the device holds one batch more than in a run.
   alone = parts.measure_learner(bench, seconds)
-  staged = parts.measure_batches(
-      bench, bench.pool.num_environments, seconds, learner.step)
+  staged = parts.measure_staging(bench, learner.step, seconds)
   memory = (tf.config.experimental.get_memory_info(device)['peak'] / 2**20
             if is_gpu else None)
   return dict(alone=alone.rate, staged=staged.rate, first_update=first_update,

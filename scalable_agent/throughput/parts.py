@@ -6,6 +6,7 @@ All rates are environment frames per second.
 import collections
 import contextlib
 import dataclasses
+import itertools
 import threading
 import time
 
@@ -220,22 +221,27 @@ def measure_learner(bench, seconds):
   return machine.measure(work, seconds)
 
 
-def placed_batch(bench):
-  """Returns a batch for `Learner.step`, all of whose steps are the same."""
+def _unrolls(bench, count):
+  """Returns a list of unrolls in memory of their own, of one step repeated."""
   config, agent = bench.config, bench.agent
   zeros = trajectories.AgentOutput(
       np.int32(0), np.zeros([agent.num_actions], np.float32), np.float32(0))
   repeat = lambda a: np.repeat(
       np.asarray(a)[np.newaxis], config.unroll_length + 1, axis=0)
-  unroll = trajectories.ActorOutput(
+  return [trajectories.ActorOutput(
       level_name=config.level_name,
       agent_state=tree.map_structure(
           lambda a: a[0], agent.initial_state(1)),
       env_outputs=tree.map_structure(
           lambda a: repeat(a[0]), bench.step_output),
       agent_outputs=tree.map_structure(repeat, zeros),
-      policy_version=0)
-  batch = trajectories.new_batch([unroll] * config.batch_size)
+      policy_version=np.int64(0)) for _ in range(count)]
+
+
+def placed_batch(bench):
+  """Returns a batch for `Learner.step`, all of whose steps are the same."""
+  config = bench.config
+  batch = trajectories.new_batch(_unrolls(bench, 1) * config.batch_size)
   batch.is_replayed[:] = np.arange(config.batch_size) >= config.num_new_unrolls
   return bench.learner.place(staging.join(batch))
 
@@ -261,16 +267,15 @@ class _RepeatingPool(environments.Pool):
     pass
 
 
-def measure_batches(bench, size, seconds, use=lambda placed: None):
-  """Measures unrolls, queue, batches and staging, and what uses the batches.
+def measure_batches(bench, size, seconds):
+  """Measures unrolls, queue, batches and staging, and no updates.
 
-  The source gets priorities for each batch, as from an update that has some.
+  One thread makes the unrolls, of steps that take no time.
 
   Args:
     bench: A `Bench`.
     size: Environments at a time; divides those of the pool.
     seconds: To measure for.
-    use: A function that is given each batch, as `Learner.place` returns it.
 
   Returns:
     A `machine.Measured`.
@@ -281,27 +286,63 @@ def measure_batches(bench, size, seconds, use=lambda placed: None):
       np.zeros([size, agent.num_actions], np.float32),
       np.zeros([size], np.float32))
   state, versions = agent.initial_state(size), np.zeros([size], np.int64)
+
+  def act(put):
+    times = timing.StageTimes()
+    replay = _RepeatingPool(
+        pool, pool.num_environments, bench.step_output, size)
+    actor.run_actor(replay, times, actor.Actor(
+        replay.level_names, replay.num_actions,
+        lambda *unused_args: (output, state, versions),
+        agent.initial_state(pool.num_environments), config.unroll_length,
+        config.num_action_repeats, put, lambda episode: None, times))
+
+  return _measure_fed(bench, act, lambda placed: None, seconds)
+
+
+def measure_staging(bench, use, seconds):
+  """Measures queue, batches and staging of unrolls that are there.
+
+  So it is where unrolls come from other machines.
+
+  Args:
+    bench: A `Bench`.
+    use: A function that is given each batch, as `Learner.place` returns it.
+    seconds: To measure for.
+
+  Returns:
+    A `machine.Measured`.
+  """
+  # No batch finds in the processor's cache what the one before has left.
+  unrolls = _unrolls(bench, 2 * bench.config.batch_size)
+
+  def feed(put):
+    for unroll in itertools.cycle(unrolls):
+      put(unroll)
+
+  return _measure_fed(bench, feed, use, seconds)
+
+
+def _measure_fed(bench, feed, use, seconds):
+  """Measures batches of what `feed`, in a thread, puts into the queue.
+
+  The source gets priorities for each batch, as from an update that has some.
+  """
+  config = bench.config
   queue = staging.TrajectoryQueue(config.queue_capacity)
   source = learner_assembly.create_source(
       # The same step again and again makes no whole episode to replay.
       dataclasses.replace(config, replay_state='stored'), queue,
-      timing.StageTimes(), agent, None)
+      timing.StageTimes(), bench.agent, None)
   area = staging.StagingArea(
       source, config.batch_size,
       lambda batch: (batch.keys, bench.learner.place(batch)))
   priorities = np.ones([config.batch_size], np.float32)
   failures = []
 
-  def act():
+  def run():
     try:
-      times = timing.StageTimes()
-      replay = _RepeatingPool(
-          pool, pool.num_environments, bench.step_output, size)
-      actor.run_actor(replay, times, actor.Actor(
-          replay.level_names, replay.num_actions,
-          lambda *unused_args: (output, state, versions),
-          agent.initial_state(pool.num_environments), config.unroll_length,
-          config.num_action_repeats, queue.put, lambda episode: None, times))
+      feed(queue.put)
     except staging.Closed:
       pass
     except BaseException as e:  # Raised in the thread that waits for unrolls.
@@ -319,7 +360,7 @@ def measure_batches(bench, size, seconds, use=lambda placed: None):
     use(placed)
     return config.frames_per_step
 
-  thread = threading.Thread(target=act)
+  thread = threading.Thread(target=run)
   thread.start()
   try:
     return machine.measure(work, seconds)

@@ -88,18 +88,21 @@ _REACTOR = dict(
     unroll_length=4, replay_steps=2000, replay_min_steps=100)
 
 
-def _measure_data_path(values):
+def _bench(values):
   floats = np.zeros([4], np.float32)
   step_output = StepOutput(
       floats, StepOutputInfo(floats, np.zeros([4], np.int32)), floats > 0,
       (np.zeros([4, 3], np.float32),))
-  bench = parts.Bench(
+  return parts.Bench(
       _config(**values), types.SimpleNamespace(
           num_environments=4, num_actions=2, level_names=['level']),
       step_output, types.SimpleNamespace(
           num_actions=2, initial_state=lambda size: ()),
       types.SimpleNamespace(place=lambda batch: batch))
-  return parts.measure_batches(bench, size=2, seconds=.3)
+
+
+def _measure_data_path(values):
+  return parts.measure_batches(_bench(values), size=2, seconds=.3)
 
 
 @pytest.mark.parametrize('values, has_priorities', [
@@ -132,6 +135,53 @@ def test_what_stops_the_data_path_is_raised_where_a_batch_is_awaited(
   with pytest.raises(MemoryError, match='^no unroll$'):
     _measure_data_path(dict(num_actors=4, batch_size=4))
   assert threading.active_count() == count
+
+
+_REPLAY = dict(num_actors=4, batch_size=8, unroll_length=4,
+               replay_proportion=.5, replay_capacity=20)
+
+
+@pytest.mark.parametrize('values, num_replayed', [
+    (_REPLAY, 4), (_REACTOR, 4), (dict(num_actors=4, batch_size=8), 0)])
+def test_staging_hands_out_batches_of_unrolls_that_are_there(
+    monkeypatch, values, num_replayed):
+  monkeypatch.setattr(parts.actor, 'run_actor', None)
+  used = []
+  measured = parts.measure_staging(_bench(values), used.append, .3)
+  config = _config(**values)
+  for batch in used:
+    assert batch.is_replayed.sum() == num_replayed
+    assert batch.unrolls.env_outputs.reward.shape == (
+        config.unroll_length + 1, config.batch_size)
+  # A part of them were the warm-up.
+  assert 0 < measured.rate * .3 < len(used) * config.frames_per_step
+  assert measured.rate * .3 > .5 * len(used) * config.frames_per_step
+
+
+@pytest.mark.usefixtures('bounded')
+def test_what_uses_a_batch_may_fail():
+  def use(batch):
+    raise MemoryError('no update')
+
+  count = threading.active_count()
+  with pytest.raises(MemoryError, match='^no update$'):
+    parts.measure_staging(_bench(dict(num_actors=4, batch_size=4)), use, .3)
+  assert threading.active_count() == count
+
+
+def test_unrolls_that_are_staged_share_no_memory():
+  unrolls = parts._unrolls(_bench(_REPLAY), 3)
+  (first,), (second,), (third,) = (
+      unroll.env_outputs.observation for unroll in unrolls)
+  assert not np.shares_memory(first, second)
+  assert not np.shares_memory(second, third)
+
+
+def test_a_batch_that_stays_has_as_many_replayed_unrolls_as_others():
+  batch = parts.placed_batch(_bench(_REPLAY))
+  assert batch.is_replayed.tolist() == [False] * 4 + [True] * 4
+  assert parts.placed_batch(
+      _bench(dict(_REPLAY, replay_proportion=0.))).is_replayed.sum() == 0
 
 
 def test_a_comparison_that_fails_closes_its_pools(monkeypatch):
