@@ -34,6 +34,7 @@ from scalable_agent.config import flags as config_flags
 from scalable_agent.environments import PoolError
 from scalable_agent.files import whole_file
 from scalable_agent.process import binary
+from scalable_agent.process import nvidia
 from scalable_agent.process import tensorflow_environment
 from scalable_agent.process.errors import Failure
 from scalable_agent.throughput import shared_replay
@@ -132,6 +133,11 @@ def _plan(config):
     A dict of `costs` and `cluster`, see `plan`, and `limits`, a dict of
     resource to the frames/s that it allows, None if that is unknown.
   """
+  if FLAGS.gpu_rate and not FLAGS.gpus:
+    raise config_lib.refusal(
+        'gpu_rate', f'{FLAGS.gpu_rate:g}',
+        'with --gpus=0 no GPU trains: give --gpus as well')
+  nvidia.hide()  # Actor jobs have none; --gpu_rate is that of the learners'.
   tensorflow_environment.load()
   from scalable_agent.throughput import plan
   from scalable_agent.throughput import plan_costs
@@ -151,6 +157,7 @@ def _plan(config):
 
 def _compare():
   """Compares the architectures on the flags' levels; returns the figures."""
+  _refuse_empty('compare_levels')
   configs = [
       _config(dict(
           level_name=level.replace(';', ','), architecture='a2c_sync_step'))
@@ -175,7 +182,7 @@ def _measure(config):
 
 def _measure_batch_sizes():
   """Measures updates and the policy by batch size; returns the figures."""
-  sizes = _counts('batch_sizes')
+  sizes = _counts('batch_sizes') if FLAGS.batch_sizes else []
   policy_sizes = _counts('policy_batch_sizes')
   config = _config()
   configs = [
@@ -189,12 +196,19 @@ def _measure_batch_sizes():
 
 
 def _counts(flag):
-  """The value of a flag that lists numbers."""
+  """The value of a flag that lists numbers, at least one."""
+  _refuse_empty(flag)
   for text in FLAGS[flag].value:
     if not text.isdecimal() or int(text) < 1:
       raise config_lib.ConfigError(
           f'--{flag}: {text!r} is no number of 1 or more.')
   return [int(text) for text in FLAGS[flag].value]
+
+
+def _refuse_empty(flag):
+  """Refuses a flag that is an empty list."""
+  if not FLAGS[flag].value:
+    raise config_lib.ConfigError(f'--{flag} is empty: give one or more.')
 
 
 def _refuse_two():

@@ -29,6 +29,7 @@ from scalable_agent.environments import PoolError
 from scalable_agent.files import open_files
 from scalable_agent.process import binary
 from scalable_agent.process import errors
+from scalable_agent.process import nvidia
 from scalable_agent.process import signals
 from scalable_agent.process import tensorflow_environment
 from scalable_agent.training import logdir as logdir_lib
@@ -90,8 +91,7 @@ def main(argv):
 
 
 def _act(config, stop):
-  # Before TensorFlow sees the GPUs, which are the learner's.
-  os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
+  nvidia.hide()  # They are the learner's.
   from scalable_agent.jobs import actor_job
   actor_job.run(config, stop)
 

@@ -155,6 +155,7 @@ def _plan(monkeypatch, *arguments):
   monkeypatch.setattr(
       plan_costs.loop, 'measure_loop', lambda *unused: _WHOLE)
   monkeypatch.setattr(machine_cores, 'count', lambda: 2)
+  monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '0')
   with flagsaver.flagsaver():
     flags.FLAGS(['benchmark', '--plan', '--measure_secs=0.2', *arguments])
     return benchmark._plan(config_lib.resolve(config_flags.given()))
@@ -234,6 +235,17 @@ def test_unrolls_begin_where_environments_step_together(values, count):
   assert plan_costs.unrolls_begun_at_once(config) == count
 
 
+def test_a_plan_measures_without_a_gpu(monkeypatch):
+  """Actor jobs act on cores."""
+  seen = []
+  monkeypatch.setattr(
+      plan_costs.transport, 'measure_costs',
+      lambda *unused: seen.append(os.environ['CUDA_VISIBLE_DEVICES']) or
+      plan_costs.transport.Costs(*[1e-5] * 4, 1000, 1000))
+  _plan(monkeypatch, '--level_name=pong')
+  assert seen == ['-1']
+
+
 def test_plans_only_what_has_images(monkeypatch):
   with pytest.raises(config_lib.ConfigError, match='--plan measures unrolls'):
     _plan(monkeypatch, '--level_name=gym:CartPole-v1')
@@ -249,6 +261,12 @@ def test_plans_only_what_has_images(monkeypatch):
     (['--part=learner', '--level_name=pong', '--batch_sizes=0'],
      "--batch_sizes: '0'"),
     (['--part=transport', '--connections=4,x'], "--connections: 'x'"),
+    (['--part=transport', '--connections='], '--connections is empty'),
+    (['--part=learner', '--level_name=pong', '--policy_batch_sizes='],
+     '--policy_batch_sizes is empty'),
+    (['--compare', '--compare_levels='], '--compare_levels is empty'),
+    (['--plan', '--level_name=pong', '--gpu_rate=1000'],
+     '--gpu_rate=1000 cannot work: with --gpus=0 no GPU trains'),
     (['--part=transport', '--unrolls_per_call=0'], "--unrolls_per_call: '0'")])
 def test_bad_flags_are_answered_in_one_line(arguments, answer):
   result = _run(*arguments)

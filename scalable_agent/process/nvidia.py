@@ -36,6 +36,14 @@ def visible():
   return [] if _are_hidden() else named.split(',')
 
 
+def hide():
+  """Hides all GPUs from this process, and from those it starts.
+
+  Call before TensorFlow loads.
+  """
+  os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
+
+
 def _are_hidden():
   """Whether an environment variable hides all GPUs from this process."""
   return os.environ.get('CUDA_VISIBLE_DEVICES') in ('', '-1')
