@@ -391,9 +391,9 @@ def test_what_hangs_while_it_is_made(make_pool):
 @pytest.mark.parametrize('factory', ['slow_to_make', 'slow_to_start'])
 def test_the_limit_is_of_each_that_shares_a_process(make_pool, factory):
   """Not of all that are made, or begun, one after the other."""
-  pool = make_pool([dict(seconds=.25)] * 14, factory, num_processes=1,
-                   start_timeout_seconds=3.)
-  assert sorted(pool.recv().ids) == list(range(14))
+  pool = make_pool([dict(seconds=.25)] * 22, factory, num_processes=1,
+                   start_timeout_seconds=5.)
+  assert sorted(pool.recv().ids) == list(range(22))
 
 
 def test_a_broken_contract_ends_the_use_of_the_pool(make_pool):
@@ -509,8 +509,8 @@ def test_there_need_be_no_limit(make_pool):
 
 
 def test_a_first_start_that_takes_too_long_ends_the_pool(make_pool):
-  pool = make_pool([dict(seconds=1000.)], 'slow_to_start',
-                   step_timeout_seconds=LONG, start_timeout_seconds=2.)
   with pytest.raises(PoolError, match=r'no answer within 2 s '
                      r'\(--environment_start_timeout_secs\)'):
-    pool.recv()
+    # On a slow machine Python itself may take so long to start.
+    make_pool([dict(seconds=1000.)], 'slow_to_start',
+              step_timeout_seconds=LONG, start_timeout_seconds=2.).recv()

@@ -255,7 +255,7 @@ def test_a_member_whose_frames_cannot_be_read_goes_last(tmp_path, monkeypatch):
 
 def test_more_members_than_cores_take_turns(tmp_path):
   """Nobody is left behind, and no more than --parallel run at a time."""
-  population = _make(tmp_path, (1.,) * 3, total=100, secs_per_episode=.08,
+  population = _make(tmp_path, (1.,) * 3, total=200, secs_per_episode=.08,
                      burn_in=10 ** 9, turn_seconds=.4)
   frames, running = [], []
 
@@ -266,8 +266,8 @@ def test_more_members_than_cores_take_turns(tmp_path):
 
   _run(population, parallel=1, on_poll=watch)
   assert max(running) == 1
-  assert any(0 < least and most < 100 for least, _, most in frames)
-  assert [_weights(tmp_path, i)[0] for i in range(3)] == [100] * 3
+  assert any(0 < least and most < 200 for least, _, most in frames)
+  assert [_weights(tmp_path, i)[0] for i in range(3)] == [200] * 3
   assert [member.run.crashes for member in population.members] == [0] * 3
 
 
