@@ -203,22 +203,31 @@ def measure_shared_replay(seconds, num_learners=NUM_LEARNERS, num_drawn=0,
     learners = _measure(shape, num_learners, count, seconds)
     figures = {}
     for way in WAYS:
-      # [learners, turns, fields].
-      table = np.array([learner[way] for learner in learners], float)
-      megabytes = table[..., 0].sum() / 1e6
-      batches = table[..., 1].sum()
-      rate = (table[..., 0] / table[..., 2]).sum(axis=0).mean() / 1e6
-      figures[way] = dict(
-          mb_per_second=rate,
-          unrolls_per_second=rate / megabytes * batches * count,
-          batch_ms=1e3 * table[..., 2].sum() / batches,
-          # Every learner has seen all that the job did.
-          mb_per_job_cpu_second=megabytes / table[..., 4].mean(axis=0).sum(),
-          mb_per_learner_cpu_second=megabytes / table[..., 3].sum())
+      figures[way] = _add_up([learner[way] for learner in learners], count)
       print(f'{name}, {way:6s}: {_text(figures[way], num_learners, count)}',
             flush=True)
     results[name] = dict(figures, cores=machine_cores.count())
   return results
+
+
+def _add_up(stretches, count):
+  """Returns what `measure_shared_replay` returns of one way.
+
+  Args:
+    stretches: `_Stretch`es by learner and turn.
+    count: Unrolls that each draws at once.
+  """
+  num_bytes, batches, seconds, learner_seconds, job_seconds = np.moveaxis(
+      np.array(stretches, float), -1, 0)
+  megabytes = num_bytes.sum() / 1e6
+  rate = (num_bytes / seconds).sum(axis=0).mean() / 1e6
+  return dict(
+      mb_per_second=rate,
+      unrolls_per_second=rate / megabytes * batches.sum() * count,
+      batch_ms=1e3 * seconds.sum() / batches.sum(),
+      # Every learner has seen all that the job did.
+      mb_per_job_cpu_second=megabytes / job_seconds.mean(axis=0).sum(),
+      mb_per_learner_cpu_second=megabytes / learner_seconds.sum())
 
 
 def _text(row, num_learners, count):

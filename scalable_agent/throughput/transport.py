@@ -129,21 +129,28 @@ def _drive_together(messages, servers, num_connections, unrolls_per_call,
     # The first error ends those that wait for the process that had it.
     found = [future.result()
              for future in concurrent.futures.as_completed(futures)]
-  figures = {}
-  for name in servers:
-    # [processes, turns, unrolls or weights, fields of _Stretch].
-    stretches = np.array([process[name] for process in found])
-    unrolls_per_second, gets_per_second = (
-        stretches[..., 0].sum(axis=0).mean(axis=0) * (unrolls_per_call, 1))
-    # All processes have seen the same server.
-    server_cores = stretches[..., 1].mean(axis=(0, 1))
-    client_cores = stretches[..., 2].sum(axis=0).mean(axis=0)
-    figures[name] = _Figures(
-        unrolls_per_second, gets_per_second,
-        server_cores[0] / unrolls_per_second,
-        client_cores[0] / unrolls_per_second,
-        server_cores[1] / gets_per_second, client_cores[1] / gets_per_second)
-  return figures
+  return {name: _add_up([process[name] for process in found], unrolls_per_call)
+          for name in servers}
+
+
+def _add_up(stretches, unrolls_per_call):
+  """Returns the `_Figures` of all processes together.
+
+  Args:
+    stretches: `_Stretch`es by process, turn, and whether of unrolls or weights.
+    unrolls_per_call: Unrolls that were sent at once.
+  """
+  rates, server_cores, client_cores = np.moveaxis(np.array(stretches), -1, 0)
+  unrolls_per_second, gets_per_second = (
+      rates.sum(axis=0).mean(axis=0) * (unrolls_per_call, 1))
+  # All processes have seen the same server.
+  server_cores = server_cores.mean(axis=(0, 1))
+  client_cores = client_cores.sum(axis=0).mean(axis=0)
+  return _Figures(
+      unrolls_per_second, gets_per_second,
+      server_cores[0] / unrolls_per_second,
+      client_cores[0] / unrolls_per_second,
+      server_cores[1] / gets_per_second, client_cores[1] / gets_per_second)
 
 
 def _measure(messages, num_connections, unrolls_per_call, seconds):

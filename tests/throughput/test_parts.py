@@ -137,6 +137,22 @@ def test_what_stops_the_data_path_is_raised_where_a_batch_is_awaited(
   assert threading.active_count() == count
 
 
+def test_frames_of_the_policy_are_those_of_repeated_actions():
+  bench = _bench(dict(num_actors=4, batch_size=4, num_action_repeats=4))
+  calls = []
+
+  def policy(actions, step_output, state):
+    assert step_output.reward.shape == actions.shape
+    calls.append(len(actions))
+    time.sleep(.01)
+
+  measured = parts.measure_inference(bench, policy, [1, 8], .4)
+  # In a hundredth of a second or more.
+  assert 8 * 4 * 30 < measured[8].rate <= 8 * 4 / .01
+  assert 1 * 4 * 30 < measured[1].rate <= 1 * 4 / .01
+  assert set(calls) == {1, 8}
+
+
 _REPLAY = dict(num_actors=4, batch_size=8, unroll_length=4,
                replay_proportion=.5, replay_capacity=20)
 

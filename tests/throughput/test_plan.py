@@ -94,6 +94,16 @@ def test_learners_share_what_is_theirs():
       1e9 * 2000 / 1.5e7)
 
 
+@pytest.mark.parametrize('gpus, gpu_rate, needed', [
+    # The network brings weights for 10,000 frames/s of each learner.
+    (1, 1e5, '25 learners'), (4, 1e5, '25 learners'), (4, 0., '25 learners'),
+    (1, 5e3, '50 learners'), (4, 5e3, '50 learners')])
+def test_learners_that_the_rate_of_the_paper_takes(gpus, gpu_rate, needed):
+  """However many there are, since each adds as much."""
+  *_, last = plan.lines(_COSTS, _cluster(gpus=gpus, gpu_rate=gpu_rate))
+  assert last.endswith(f' cores and {needed}.')
+
+
 def test_lines_name_the_lowest_and_what_would_help():
   text = '\n'.join(plan.lines(_COSTS, _cluster()))
   assert 'It would reach 10,000 frames/s.' in text

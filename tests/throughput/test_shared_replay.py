@@ -1,5 +1,7 @@
 """Tests of `shared_replay`: the measurement runs, and adds up."""
 
+from unittest import mock
+
 import pytest
 
 from scalable_agent.learner_service import protocol as learner_protocol
@@ -28,6 +30,33 @@ def test_learners_draw_in_processes_of_their_own(capsys, monkeypatch):
   assert [line.split(':')[0] for line in lines] == [
       'small, served', 'small, drawn ', 'small, mixed ']
   assert all('MB/s to 2 learners' in line for line in lines)
+
+
+def test_stretches_of_several_learners_add_up():
+  stretch = shared_replay._Stretch
+  # Bytes, batches, and seconds: all, of the learner, and of the job.
+  row = shared_replay._add_up([
+      [stretch(2e6, 2, 1., .1, .5), stretch(6e6, 6, 2., .2, .9)],
+      [stretch(4e6, 4, 1., .3, .7), stretch(8e6, 8, 2., .4, 1.1)]], 30)
+  assert row == pytest.approx(dict(
+      mb_per_second=(6 + 7) / 2, unrolls_per_second=30 * (6 + 7) / 2,
+      batch_ms=1e3 * 6 / 20, mb_per_job_cpu_second=20 / (.6 + 1.),
+      mb_per_learner_cpu_second=20 / 1.))
+
+
+@pytest.mark.parametrize('way, count, num_inserted', [
+    ('drawn', 14, 0), ('mixed', 14, 2), ('mixed', 6, 1)])
+def test_only_mixed_batches_insert(way, count, num_inserted):
+  """One unroll for each seven that are drawn, and at least one."""
+  client = mock.Mock()
+  client.sample.side_effect = lambda count: ['unroll'] * count
+  unroll = shared_replay._make_unroll(_SHAPE)
+  draw = shared_replay._make_batch(way, client, _SHAPE, count, unroll)
+  client.sample.assert_not_called()
+  assert draw() > count * 6 * 36 * 48 * 3
+  client.sample.assert_called_once_with(count)
+  assert [len(call.args[0]) for call in client.extend.call_args_list] == (
+      [num_inserted] if num_inserted else [])
 
 
 def test_the_bytes_are_those_of_the_wire():

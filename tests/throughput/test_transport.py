@@ -18,6 +18,23 @@ def test_unrolls_and_weights_pass_between_processes(capsys):
   assert '2 connections, 3 unrolls a call' in lines[2]
 
 
+def test_stretches_of_several_processes_add_up():
+  """Rates and CPU time of callers do; they all see one server."""
+  # Two processes, in each two turns, of unrolls and of weights.
+  stretches = [
+      [[transport._Stretch(10., .5, .2), transport._Stretch(100., .8, .1)],
+       [transport._Stretch(20., .7, .4), transport._Stretch(300., .8, .3)]],
+      [[transport._Stretch(30., .5, .6), transport._Stretch(100., .6, .1)],
+       [transport._Stretch(40., .7, .8), transport._Stretch(500., .6, .1)]]]
+  figures = transport._add_up(stretches, 3)
+  assert figures.unrolls_per_second == pytest.approx(3 * (40 + 60) / 2)
+  assert figures.gets_per_second == pytest.approx((200 + 800) / 2)
+  assert figures.server_seconds_per_unroll == pytest.approx(.6 / 150)
+  assert figures.client_seconds_per_unroll == pytest.approx(1. / 150)
+  assert figures.server_seconds_per_get == pytest.approx(.7 / 500)
+  assert figures.client_seconds_per_get == pytest.approx(.3 / 500)
+
+
 def _check(row):
   assert set(row) == {
       'connections', 'unrolls_per_call', 'unroll_mb', 'weights_mb',
