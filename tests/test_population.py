@@ -103,7 +103,8 @@ def test_the_worse_takes_over_the_weights_of_the_better(tmp_path):
     (('--adapt=gradient_norm_clip', '--gradient_norm_clip=0'),
      '--adapt=gradient_norm_clip cannot work: gradient_norm_clip starts'),
     (('--adapt=batch_size',), '--adapt=batch_size cannot work'),
-    (('--adapt=discounting',),
+    # One change would be within bounds.
+    (('--adapt=discounting', '--discounting=0.5'),
      '--adapt=discounting cannot work: factors of 1.2 could make discounting '
      'too large: it has to be in [0, 1].'),
     # Whether weights fit must not change on the way.

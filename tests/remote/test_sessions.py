@@ -73,18 +73,22 @@ def test_who_finds_no_room_is_still_known_when_there_is():
   assert sessions.find(a).sequence == 7
 
 
-def test_who_comes_back_is_known_by_the_numbers(clock):
+@pytest.mark.parametrize('sequence, episode_sequence', [
+    (7, 3), (7, 0), (0, 3)])
+def test_who_comes_back_is_known_by_the_numbers(
+    clock, sequence, episode_sequence):
   sessions = _make()
   used, unused = sessions.add([1]), sessions.add([2])
-  sessions.find(used).sequence = 7
-  sessions.find(used).episode_sequence = 3
+  sessions.find(used).sequence = sequence
+  sessions.find(used).episode_sequence = episode_sequence
   clock.now += 601
   sessions.expire()
   assert sessions.find(used) is None and sessions.find(unused) is None
   assert sessions.find_again(used, [4])
   assert not sessions.find_again(unused, [4])
   session = sessions.find(used)
-  assert (session.sequence, session.episode_sequence) == (7, 3)
+  assert (session.sequence, session.episode_sequence) == (
+      sequence, episode_sequence)
   assert session.about == [4]
 
 

@@ -482,6 +482,13 @@ def test_the_best_sample_is_not_chosen_by_the_seed_that_counts():
   assert abs(np.mean(means)) < 4 * np.std(means) / np.sqrt(400) < .2
 
 
+def test_every_second_seed_of_all_chooses():
+  """The first one does, though some variants lack it."""
+  lines = {'a': {0: {'x': {5: 1, 3: 1}}, 10: {'x': {8: 1}, 'y': {1: 1}}},
+           'b': {0: {'y': {3: 1, 4: 1}}}}
+  assert lag._halves(lines) == ([1, 4, 8], [3, 5])
+
+
 def test_what_is_chosen_for_is_not_what_chooses():
   """Halves that choose for each other are not independent.
 
@@ -615,6 +622,8 @@ def test_a_variant_is_one_line_however_it_is_named_at_other_lags(tmp_path):
     (3, [(2, .5), (5, 2.5), (9, 3.), (12, 1.)], True),
     # Of the first updates there is nothing else to expect.
     (3, [(2, .5), (4, .5), (9, 3.)], False),
+    # Without an update there is no lag.
+    (3, [(2, .5), (5, 2.5), (9, 3.), (9, 0.)], False),
     (0, [(2, 0.), (9, 0.)], False),
     (3, [(9, 3.), (12, None), (14, 'x')], False),
     (3, [], False)])
