@@ -11,6 +11,7 @@ import pytest
 
 from scalable_agent import dmlab30
 from scalable_agent import environments
+from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.config import seeds
 from scalable_agent.environments.engines import dmlab
 from scalable_agent.jobs import actor_job
@@ -69,7 +70,8 @@ class Jobs:
     return max(test_experiment._frames(self.logdir), default=0)
 
   def checkpoint(self):
-    return max(test_experiment._checkpoint_frames(self.logdir), default=0)
+    """Frames of the newest one, which TensorFlow's list may lack yet."""
+    return checkpoint_files.newest_frames(self.logdir)
 
 
 def _says(program, text, count=1):
