@@ -426,7 +426,7 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
       '--replay_proportion=0.5', '--slurm=print'),
      'Shared replay cannot work: the sweep compares discounting=0.9 with '),
     (('--seeds=2', '--share_replay', '--replay_host=a:1'),
-     '--replay_host=a:1 cannot work: without --replay_proportion'),
+     '--replay_proportion=0.0 cannot work'),
     (('--vary=replay_host=a:1,b:1',), 'replay_host')])
 def test_errors_are_one_line(tmp_path, monkeypatch, arguments, expected):
   monkeypatch.setenv('PATH', str(tmp_path))

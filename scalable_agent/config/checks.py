@@ -155,8 +155,8 @@ def _check_shared_replay(config):
            'several learners of one agent have a buffer each')
   # A replay job trains on nothing, so it need not draw.
   _require(config, config.num_replayed_unrolls or not config.is_learner,
-           'replay_host', 'without --replay_proportion nothing would be drawn '
-           'from there')
+           'replay_proportion', 'nothing would be drawn from the replay that '
+           'agents share')
   _require(config, config.replay_state == 'recomputed' or
            not config.use_lstm or config.is_replay_job,
            'replay_state', 'with --replay_host unrolls are of other agents '
@@ -209,8 +209,8 @@ def _check_pools(config):
           config.inference_minimum_batch_size, most),
       'inference_maximum_batch_size',
       f'it has to hold the {most} environments that one pool may hand out at '
-      'a time, and be no less than --inference_minimum_batch_size='
-      f'{config.inference_minimum_batch_size}')
+      f'a time (--{count_name}={count}), and be no less than '
+      f'--inference_minimum_batch_size={config.inference_minimum_batch_size}')
 
 
 def _check_inference(config):

@@ -25,9 +25,10 @@ _LEVEL = .05
 def of_mean(values):
   """Returns a 95 % interval of a mean, by the studentised bootstrap.
 
-  Each resample's mean is measured by its own standard error, so that few or
-  skewed units get an interval that is as wide as it has to be (Efron and
-  Tibshirani, "An Introduction to the Bootstrap", 1993, section 12.5).
+  Each resample's mean is measured by its own standard error, which widens the
+  intervals of few and of skewed units (Efron and Tibshirani, "An Introduction
+  to the Bootstrap", 1993, section 12.5). Those of fewer than ten very skewed
+  units are still too narrow.
 
   Args:
     values: float64 [n], an entry for each unit that is independent of the

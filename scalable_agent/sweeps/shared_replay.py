@@ -184,6 +184,8 @@ class SharedReplay:
       self._started_time = time.monotonic()
     if run.state == 'elsewhere':
       self._wait_for_other()
+    else:
+      self._patience = None
     if run.state == 'failed':
       raise config_lib.ConfigError(f'The replay job {run.failure()}')
 

@@ -385,6 +385,7 @@ def test_a_batch_of_the_policy_holds_whole_games(monkeypatch):
   message = message_of(inference_maximum_batch_size=57, **values)
   assert '--inference_maximum_batch_size=57 cannot work' in message
   assert 'hold the 58 environments' in message
+  assert '(--num_actors=114)' in message
   resolve(inference_maximum_batch_size=58, **values)
 
 
@@ -433,8 +434,8 @@ def test_a_replay_job_neither_plays_nor_trains_nor_writes():
 @pytest.mark.parametrize('values, message', [
     (dict(replay_host=''), '--replay_host= cannot work: --job_name=replay'),
     (dict(task=1), '--task=1 cannot work: there is one replay job'),
-    (dict(job_name='learner'), '--replay_host=a:1 cannot work: without '
-     '--replay_proportion'),
+    (dict(job_name='learner'), '--replay_proportion=0.0 cannot work: nothing '
+     'would be drawn from the replay that agents share'),
     (dict(job_name='learner', replay_proportion=.5, use_lstm=True),
      '--replay_state=stored cannot work: with --replay_host'),
     (dict(job_name='learner', replay_proportion=.5, task=0,

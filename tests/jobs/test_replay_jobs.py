@@ -186,7 +186,7 @@ def test_learners_with_an_lstm_replay_episodes_of_each_other(tmp_path):
     (('--job_name=replay', '--agent=reactor', '--v_min=0', '--v_max=9'),
      'a setting of --agent=impala'),
     (('--job_name=replay', '--auth_token_file=/nonexistent'), 'cannot be read'),
-    ((), 'without --replay_proportion nothing would be drawn'),
+    ((), '--replay_proportion=0.0 cannot work: nothing would be drawn'),
     (('--replay_proportion=0.5', '--use_lstm'), 'set it to recomputed'),
     (('--replay_proportion=0.5', '--task=0', '--learner_hosts=a:1,b:2',
       '--insecure_network'), 'several learners of one agent'),

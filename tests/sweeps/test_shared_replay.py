@@ -141,6 +141,24 @@ def test_a_job_that_is_about_to_end_is_waited_for(job, tmp_path):
                  'begins' in _output(tmp_path))
 
 
+def test_each_other_program_has_time_of_its_own(job, monkeypatch):
+  """Also one that comes between a crash of the job and its next start."""
+  with job() as running:
+    # Which of two programs gets a lock cannot be arranged from outside.
+    run = types.SimpleNamespace(
+        state='elsewhere', logdir='/a', poll=lambda: None, crashes=0,
+        terminate=lambda: None, wait=lambda: None)
+    running._run, running._started_time = run, time.monotonic()
+    running.check()
+    run.state = 'running'
+    running.check()
+    monkeypatch.setattr(shared_replay, '_PATIENCE_SECONDS', 0.)
+    run.state = 'elsewhere'
+    running.check()
+    with pytest.raises(config_lib.ConfigError, match='is in use'):
+      running.check()
+
+
 def test_its_flags_are_those_of_the_runs(tmp_path):
   """As the job itself reads them."""
   config = _config(
