@@ -19,7 +19,17 @@ from scalable_agent import rmsprop
 
 
 def create_strategy(devices):
-  """Returns the strategy for a list of device names: one or mirrored."""
+  """Returns the strategy for a list of device names: one or mirrored.
+
+  A process has one for the same devices, whatever it trains in turn.
+  """
+  return _create_strategy(tuple(devices))
+
+
+# A second strategy would number its collectives like the first, and TensorFlow
+# refuses numbers that it knows if tensors have other shapes now.
+@functools.cache
+def _create_strategy(devices):
   if len(devices) == 1:
     return tf.distribute.OneDeviceStrategy(devices[0])
   return tf.distribute.MirroredStrategy(devices)

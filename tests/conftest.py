@@ -74,8 +74,6 @@ def bounded(pytestconfig):
 
 @pytest.fixture(scope='session')
 def mirrored():
-  """The strategy of two replicas, one for all tests.
-
-  Collectives of two such strategies get into each other's way in one process.
-  """
-  return tf.distribute.MirroredStrategy(['/cpu:0', '/cpu:1'])
+  """The strategy of two replicas, one for all tests."""
+  from scalable_agent import learner
+  return learner.create_strategy(['/cpu:0', '/cpu:1'])

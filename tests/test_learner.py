@@ -101,6 +101,23 @@ def test_one_replica_per_device():
     assert tf.Variable(0.).device.endswith('CPU:1')
 
 
+def test_networks_that_train_in_turn_share_the_strategy_of_their_devices():
+  """TensorFlow takes the sums of two such strategies for one another's."""
+  class LargerAgent(learners.SmallAgent):
+
+    def initial_params(self, seed):
+      return {name: np.concatenate([value, value])
+              for name, value in super().initial_params(seed).items()}
+
+  for agent in learners.SmallAgent(), LargerAgent():
+    learner = _make_learner(
+        agent, learner_lib.create_strategy(['/cpu:0', '/cpu:1']),
+        loss_fn=_linear_loss)
+    before = learner.weights()['layer/w'].numpy()
+    learner.step(learner.place(_batch(0)))
+    assert (learner.weights()['layer/w'].numpy() != before).all()
+
+
 def test_nothing_of_an_update_is_on_another_device():
   """The first may be the policy's."""
   learner = _make_small(strategy=learner_lib.create_strategy(['/cpu:1']))

@@ -203,13 +203,15 @@ def _check_pools(config):
     if num_levels > 1:  # A pool hands out all environments of a game at once.
       at_once = math.ceil(per_pool / num_levels)
   most = min((config.pool_batch_size or per_pool) + at_once - 1, per_pool)
+  if config.is_batched_a2c:  # All act together once they have an update.
+    most = per_pool
   _require(
       config,
       config.inference_maximum_batch_size >= max(
           config.inference_minimum_batch_size, most),
       'inference_maximum_batch_size',
-      f'it has to hold the {most} environments that one pool may hand out at '
-      f'a time (--{count_name}={count}), and be no less than '
+      f'it has to hold the {most} environments of one pool that may act at a '
+      f'time (--{count_name}={count}), and be no less than '
       f'--inference_minimum_batch_size={config.inference_minimum_batch_size}')
 
 

@@ -3,6 +3,8 @@
 import numpy as np
 import tree
 
+from scalable_agent import losses
+
 
 def explain(config, num_updates, batch):
   """Returns a line on why training cannot go on.
@@ -19,7 +21,7 @@ def explain(config, num_updates, batch):
   where = (
       'The weights as they are, finite but perhaps useless, are saved in '
       f'{config.logdir}; {again}')
-  levels = levels_with_nan(batch)
+  levels = levels_with_nan(batch, config.reward_clipping)
   if levels:
     return (f'{what}Rewards or observations of {", ".join(levels)} are not '
             'finite (NaN or infinite), or were, and core states still are: '
@@ -29,21 +31,23 @@ def explain(config, num_updates, batch):
           f'{config.epsilon:g}.')
 
 
-def levels_with_nan(batch):
+def levels_with_nan(batch, reward_clipping):
   """Returns the levels with values that are not finite.
 
-  Looks at rewards, observations and core states. A core state that is not
-  finite stays so until its episode ends.
+  Looks at rewards as they are clipped, observations and core states. A core
+  state that is not finite stays so until its episode ends.
 
   Args:
     batch: A `Batch`.
+    reward_clipping: One of `losses.REWARD_CLIPPINGS`.
 
   Returns:
     A sorted list of level names, each once.
   """
   outputs = batch.unrolls.env_outputs
   finite = np.ones(len(batch.unrolls.level_name), bool)
-  for values in tree.flatten((outputs.reward, outputs.observation)):
+  rewards = losses.clip_rewards(outputs.reward, reward_clipping).numpy()
+  for values in tree.flatten((rewards, outputs.observation)):
     if np.issubdtype(values.dtype, np.floating):
       axes = tuple(axis for axis in range(values.ndim) if axis != 1)
       finite &= np.isfinite(values).all(axis=axes)

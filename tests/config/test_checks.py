@@ -389,6 +389,17 @@ def test_a_batch_of_the_policy_holds_whole_games(monkeypatch):
   resolve(inference_maximum_batch_size=58, **values)
 
 
+def test_a_batch_of_the_policy_holds_all_that_wait_for_an_update():
+  """After it, batched A2C lets all act, however few the pool hands out."""
+  values = dict(level_name='gym:CartPole-v1', batch_size=4, pool_batch_size=2,
+                architecture='a2c_sync_trajectory')
+  message = message_of(inference_maximum_batch_size=2, **values)
+  assert 'hold the 4 environments' in message
+  resolve(inference_maximum_batch_size=4, **values)
+  resolve(inference_maximum_batch_size=2, **dict(
+      values, architecture='impala', num_actors=4))
+
+
 _small = st.integers(-2, 40)
 
 

@@ -433,14 +433,19 @@ def test_environments_that_return_nan_are_named():
       policy_version=np.zeros([4]),
       env_outputs=environments.StepOutput(
           reward, None, None, (frame, vector))))
-  assert not_finite.levels_with_nan(batch()) == []
-  reward[2, 1] = np.nan
-  assert not_finite.levels_with_nan(batch()) == ['b']
+  find = lambda clipping='none': not_finite.levels_with_nan(batch(), clipping)
+  assert find() == []
+  reward[0, 2] = np.inf
+  assert find() == ['c']
+  # The learner sees the largest of clipped rewards.
+  assert find('abs_one') == find('soft_asymmetric') == []
+  reward[0, 2], reward[2, 1] = 0., np.nan
+  assert find() == find('abs_one') == find('soft_asymmetric') == ['b']
   vector[0, 3, 4] = np.inf
   vector[1, 0, 0] = -np.inf
-  assert not_finite.levels_with_nan(batch()) == ['a', 'b']
+  assert find() == ['a', 'b']
   state[2, 1] = np.nan
-  assert not_finite.levels_with_nan(batch()) == ['a', 'b', 'c']
+  assert find() == ['a', 'b', 'c']
   for count in 1, 3:
     line = not_finite.explain(config_lib.resolve(dict(
         level_name='synthetic:', keep_checkpoints=count)), 100, batch())
