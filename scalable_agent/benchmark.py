@@ -101,6 +101,14 @@ flags.DEFINE_float(
     'network_gbps', 10., 'Network of each learner\'s machine of the cluster to '
     'plan, in 10^9 bits per second each way.', lower_bound=1e-3)
 
+# Flags that say something of one measurement only.
+_OWN_FLAGS = {
+    '--plan': ('cores', 'gpus', 'gpu_rate', 'network_gbps'),
+    '--compare': ('compare_levels',),
+    '--part=learner': ('batch_sizes', 'policy_batch_sizes'),
+    '--part=transport': ('connections', 'unrolls_per_call'),
+    '--part=replay': ('learners', 'drawn')}
+
 
 def _config(changes=()):
   """Returns the `config.Config` of the flags.
@@ -211,14 +219,20 @@ def _refuse_empty(flag):
     raise config_lib.ConfigError(f'--{flag} is empty: give one or more.')
 
 
-def _refuse_two():
-  """Refuses flags that ask for several measurements, of which one is made."""
+def _refuse_others():
+  """Refuses flags of several measurements, since one is made."""
   asked = [f'--{name}' for name in ('plan', 'compare') if FLAGS[name].value]
   if FLAGS.part != 'all':
     asked.append(f'--part={FLAGS.part}')
   if len(asked) > 1:
     raise config_lib.ConfigError(
         f'{" and ".join(asked)} are different measurements: give one of them.')
+  for measurement, names in _OWN_FLAGS.items():
+    for name in names:
+      if FLAGS[name].present and measurement not in asked:
+        raise config_lib.ConfigError(
+            f'--{name} is for {measurement} alone: give {measurement} as well, '
+            f'or leave out --{name}.')
 
 
 def _refuse_not_finite():
@@ -232,7 +246,7 @@ def main(argv):
   """Measures what the flags say; ends with one line where it cannot."""
   try:
     config_flags.refuse_arguments(argv)
-    _refuse_two()
+    _refuse_others()
     _refuse_not_finite()
     if FLAGS.json:  # Before everything is measured.
       with config_lib.writing('json', FLAGS.json):

@@ -379,6 +379,11 @@ def test_numbers_that_are_not_finite_are_refused(monkeypatch, flag, value):
     (('--plan', '--compare'), '--plan and --compare are different'),
     (('--compare', '--part=replay'), '--compare and --part=replay are diff'),
     (('--plan', '--part=transport'), '--plan and --part=transport are diff'),
+    (('--level_name=pong', '--gpus=1'), '--gpus is for --plan alone'),
+    (('--plan', '--batch_sizes=8'), '--batch_sizes is for --part=learner alone'),
+    (('--part=learner', '--compare_levels=pong'), '--compare_levels is for --c'),
+    (('--part=learner', '--connections=2'), '--connections is for --part=tran'),
+    (('--part=transport', '--drawn=2'), '--drawn is for --part=replay alone'),
     (('--replay_host=a:1', '--replay_proportion=0.5', '--level_name=pong'),
      '--replay_host=a:1 cannot be measured')])
 def test_what_would_not_be_measured_is_refused(
