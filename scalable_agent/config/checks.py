@@ -156,7 +156,7 @@ def _check_shared_replay(config):
   # A replay job trains on nothing, so it need not draw.
   _require(config, config.num_replayed_unrolls or not config.is_learner,
            'replay_proportion', 'nothing would be drawn from the replay that '
-           'agents share')
+           'agents share, set it above 0')
   _require(config, config.replay_state == 'recomputed' or
            not config.use_lstm or config.is_replay_job,
            'replay_state', 'with --replay_host unrolls are of other agents '
