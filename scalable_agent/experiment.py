@@ -50,6 +50,16 @@ def _say_default_level(config):
         config.level_name)
 
 
+def _say_unused(config):
+  """Warns of flags that make no difference to this run."""
+  for name, value in config_flags.given().items():
+    declared = config_lib.SETTINGS[name]
+    if (config.writes_logdir and declared.needs and
+        value != declared.default and not getattr(config, declared.needs)):
+      logging.warning('--%s=%s makes no difference, since --%s=%s.', name,
+                      value, declared.needs, getattr(config, declared.needs))
+
+
 def main(argv):
   """Does what the flags say; ends with one line where it cannot."""
   logging.set_verbosity(logging.INFO)
@@ -61,6 +71,7 @@ def main(argv):
     config = run_config.resolve(config_flags.given())
     at_once = config.num_learners > 1
     _say_default_level(config)
+    _say_unused(config)
     open_files.raise_limit()
     with signals.stop_on_signals(
         'saving and stopping' if config.writes_logdir else 'stopping') as stop:

@@ -425,14 +425,17 @@ def _figures(cores=1., wait=.5, environments=.3, inference=.3):
                          actor_inference=inference))
 
 
-@pytest.mark.parametrize('figures, stated', [
-    (_figures(cores=3.9), ('CPU', '3.9 of 4', 'inference')),
-    (_figures(wait=.01), ('The learner', '--num_learner_devices')),
-    (_figures(environments=.8), ('0.8 s', 'environments', '--num_actors')),
-    (_figures(inference=.7), (
+@pytest.mark.parametrize('figures, agent, stated', [
+    (_figures(cores=3.9), 'impala', ('CPU', '3.9 of 4', 'inference')),
+    (_figures(wait=.01), 'impala', ('The learner', 'Try --batch_size, ')),
+    (_figures(wait=.01), 'reactor', (
+        'The learner', 'larger --steps_per_update', 'smaller --batch_size')),
+    (_figures(environments=.8), 'impala', (
+        '0.8 s', 'environments', '--num_actors')),
+    (_figures(inference=.7), 'reactor', (
         '0.7 s', 'inference', '--num_pools', '--pool_batch_size'))])
-def test_advice_names_what_limits_and_a_flag(figures, stated):
+def test_advice_names_what_limits_and_a_flag(figures, agent, stated):
   resources = dict(environments='cpu', inference='cpu', learner='cpu')
-  text = bottleneck.advice(figures, resources, 4)
+  text = bottleneck.advice(figures, resources, agent, 4)
   for part in stated:
     assert part in text

@@ -830,6 +830,23 @@ def test_a_level_that_nobody_has_named_is_said(
   assert 'holds no run' not in caplog.text
 
 
+def test_a_flag_that_makes_no_difference_is_said(
+    tmp_path, run_main, monkeypatch, caplog):
+  monkeypatch.setattr(experiment.library, 'learn', lambda config, stop: None)
+  flags = ['--level_name=pong', f'--logdir={tmp_path}']
+  for given, said in (
+      (['--replay_capacity=50'], ['--replay_capacity=50 makes no difference, '
+                                  'since --replay_proportion=0.0.']),
+      (['--replay_capacity=50', '--replay_proportion=0.5'], []),
+      (['--replay_capacity=10000'], []),  # The default.
+      (['--noentropy_on_replay', '--replay_state=recomputed', '--use_lstm'],
+       ['--entropy_on_replay=False', '--replay_state=recomputed'])):
+    caplog.clear()
+    assert run_main(*flags, *given).code == 0
+    assert caplog.text.count('makes no difference') == len(said)
+    assert all(text in caplog.text for text in said)
+
+
 @pytest.mark.parametrize('logdir', ['{}/file/logdir', '{}/file', '/proc/x'])
 def test_a_logdir_that_cannot_be_written(tmp_path, run_main, logdir):
   (tmp_path / 'file').write_text('mine')

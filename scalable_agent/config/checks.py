@@ -197,14 +197,15 @@ def _check_pools(config):
            per_pool % config.pool_batch_size == 0,
            'pool_batch_size',
            f'it has to divide the {per_pool} environments of a pool')
+  layout = suites.choose_layout(config, count)
   at_once = 1
   if suites.of(config).has_fixed_batches:
     num_levels = len(suites.level_names(config))
     if num_levels > 1:  # A pool hands out all environments of a game at once.
-      at_once = math.ceil(per_pool / num_levels)
-  most = min((config.pool_batch_size or per_pool) + at_once - 1, per_pool)
+      at_once = math.ceil(layout.size / num_levels)
+  most = min(layout.maximum_batch_size + at_once - 1, layout.size)
   if config.is_batched_a2c:  # All act together once they have an update.
-    most = per_pool
+    most = layout.size
   _require(
       config,
       config.inference_maximum_batch_size >= max(

@@ -66,6 +66,11 @@ FINITE_NOT_NEGATIVE = Check(
 FINITE_POSITIVE = Check(
     lambda value: math.isfinite(value) and value > 0,
     'it has to be finite and positive')
+# What Python would write to gs://bucket/run goes to a folder called `gs:`.
+LOCAL_PATH = Check(
+    lambda value: '://' not in value,
+    'it has to be a path of the file system, and no URL. Mount the storage, '
+    'and name where it is mounted')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,11 @@ def _is_range(value):
       int(bounds[0]) < int(bounds[1]))
 
 
+def _is_logdir(value):
+  return (value and not set(value) & set('[]*?\\') and
+          settings.LOCAL_PATH.holds(value))
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartSettings:
   """Settings of a single start."""
@@ -26,10 +31,9 @@ class StartSettings:
       'run, what no flag says is as it was in that run: training resumes, and '
       '--mode=test and --mode=export take its weights. --mode=check does not '
       'look there.', settings.NOWHERE, settings.Check(
-          lambda value: value and not set(value) & set('[]*?\\'),
-          'it has to name a directory, without [, ], *, ? and \\, which '
-          'TensorFlow takes for a pattern, so that it would find no checkpoint'
-      ))
+          _is_logdir, 'it has to name a directory of the file system, and no '
+          'URL, without [, ], *, ? and \\, which TensorFlow takes for a '
+          'pattern, so that it would find no checkpoint'))
   mode: str = setting(
       'train',
       'Whether to train, to play whole episodes with a checkpoint, to write '
@@ -43,10 +47,11 @@ class StartSettings:
       '/tmp/agent/ckpt-4000000.', settings.NOWHERE)
   video_dir: str = setting(
       '', 'Directory for a GIF of one more episode per level in test mode; the '
-      'level has to have images to show.', settings.NOWHERE)
+      'level has to have images to show.', settings.NOWHERE,
+      settings.LOCAL_PATH)
   memory_gb: float = setting(
-      0., 'GB of memory that the buffers of this process may take; 0 is all '
-      'that is free. A sweep or a population that runs several processes at a '
+      0., 'GB of memory that this process may take, a fifth of which is for all '
+      'else than its buffers; 0 is all that is free. A sweep or a population that runs several processes at a '
       'time gives each its share of what is free when it starts.',
       settings.NOWHERE, settings.FINITE_NOT_NEGATIVE)
   profile_updates: str = setting(
@@ -58,4 +63,4 @@ class StartSettings:
           'the first one smaller'))
   export_dir: str = setting(
       '', 'Directory that --mode=export writes to; by default the directory '
-      'export in --logdir.', settings.NOWHERE)
+      'export in --logdir.', settings.NOWHERE, settings.LOCAL_PATH)

@@ -36,29 +36,36 @@ def restore(config):
     environments.PoolError: An environment cannot be made.
     checkpoint.CheckpointError: The checkpoints are damaged.
   """
-  chosen_checkpoint.find(config)  # Or there is nothing to restore.
+  _refuse_another_run(config, chosen_checkpoint.find(config)[-1])
   facts = suites.find_facts(config)
   agent = agent_assembly.create_agent(config, facts)
   for line in logdir_lib.check(config, logdir_lib.facts_of(facts)):
     logging.warning('Differs from the run: %s', line)
   # Only now: a run that trains removes checkpoints while environments start.
-  paths = chosen_checkpoint.find(config)
-  _refuse_another_run(config, paths[-1])
-  return Trained(agent, facts, checkpoint.restore_weights(paths, agent))
+  return Trained(agent, facts, checkpoint.restore_weights(
+      chosen_checkpoint.find(config), agent))
 
 
 def _refuse_another_run(config, path):
-  """Refuses a checkpoint whose run is not that of the log directory."""
-  if config.checkpoint in (chosen_checkpoint.LATEST, chosen_checkpoint.BEST):
-    return
+  """Refuses a checkpoint that was trained for something else.
+
+  Where the log directory does not say what its run is, the flags have to.
+  """
   run = logdir_lib.read_config(config.logdir, config.mode)
   try:
     written = reading.settings(tf.train.load_checkpoint(path))
   except reading.ERRORS:
     return  # Restoring it says why.
   for name in logdir_lib.IDENTITY:
-    if name in run and name in written and run[name] != written[name]:
+    now = run[name] if name in run else getattr(config, name)
+    if name not in written or written[name] == now:
+      continue
+    if run:
       raise config_lib.refusal(
           'checkpoint', path, f'it was trained with {name}={written[name]}, '
-          f'but --logdir={config.logdir} holds a run with {name}={run[name]}. '
-          'Name the log directory of its own run')
+          f'but --logdir={config.logdir} holds a run with {name}={now}. Name '
+          'the log directory of its own run')
+    raise config_lib.refusal(
+        name, now, f'{path} was trained with {name}={written[name]}, and '
+        f'--logdir={config.logdir} has no {logdir_lib.CONFIG_FILE}, which '
+        'would say so. Bring it back, or give the flags of the run')

@@ -50,11 +50,14 @@ def choose(suite, config, num_environments):
   size = num_environments // num_pools
 
   maximum = config.pool_batch_size or size
+  # Only a pool with fixed batches keeps its levels apart.
+  num_levels = (len(suite.levels(config.level_name, config.mode == 'test'))
+                if is_fixed else 1)
   # Whether environments can step while the policy acts for others.
   overlaps = num_cores > 1 or config.inference == 'learner'
   if is_fixed and overlaps and not lockstep and not config.pool_batch_size:
     # Half of the pool steps while the policy acts for the other half.
-    if len(suite.levels(config.level_name, config.mode == 'test')) > 1:
+    if num_levels > 1:
       maximum = -(-size // 2)
     else:
       maximum = size // 2 if num_pools == 1 and size % 2 == 0 else size
@@ -64,6 +67,8 @@ def choose(suite, config, num_environments):
   num_workers = suite.num_workers(
       size, max(threads // num_pools, 1) if threads else 0,
       max(num_cores // num_pools, 1))
+  if num_levels > 1:
+    num_workers = min(size, num_levels)  # Each level has its own.
   return PoolLayout(num_pools, size, minimum, maximum, num_workers)
 
 

@@ -9,6 +9,12 @@ where all run on the CPU. Parts on another device have a sum of their own, and
 the slowest device decides.
 """
 
+# The frames of an update grow with the batch, but for Reactor.
+_FLAGS_OF_LEARNER = dict(
+    impala='--batch_size, --num_learner_devices or a smaller --network',
+    reactor='a larger --steps_per_update, a smaller --batch_size, '
+            '--num_learner_devices or a smaller --network')
+
 
 def find_resources(config, devices):
   """Returns what each part occupies, a dict; parts of one resource take turns.
@@ -39,13 +45,14 @@ def ideal_rate(rates, resources):
              for resource in set(resources.values()))
 
 
-def advice(figures, resources, num_cores):
+def advice(figures, resources, agent, num_cores):
   """Says in one line what limits the loop and which flag to turn.
 
   Args:
     figures: A dict of part to its rate alone; `cores` in use, and `times`, see
       `loop.measure_loop`.
     resources: A dict of part to what it occupies.
+    agent: `--agent`.
     num_cores: Of the machine, an int.
   """
   rates = {part: figures[part] for part in resources}
@@ -54,7 +61,7 @@ def advice(figures, resources, num_cores):
       environments='--num_actors or --environment_threads, or more cores',
       inference='--num_pools (more threads that act), or --pool_batch_size or '
                 '--num_actors (larger batches)',
-      learner='--batch_size, --num_learner_devices or a smaller --network')
+      learner=_FLAGS_OF_LEARNER[agent])
   if figures['cores'] > .85 * num_cores:
     return (f'The CPU is: {figures["cores"]:.1f} of {num_cores} cores are '
             f'busy, most of all with the {slowest}. Only more cores or less '

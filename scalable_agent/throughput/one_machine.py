@@ -37,7 +37,7 @@ def measure(config, seconds):
       figures['whole'] / figures['environments'])
   figures['machine'] = machine.describe()
   figures['bottleneck'] = bottleneck.advice(
-      figures, resources, figures['machine']['cores'])
+      figures, resources, config.agent, figures['machine']['cores'])
   figures['config'] = dataclasses.asdict(config)
   return figures
 

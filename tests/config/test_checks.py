@@ -66,7 +66,7 @@ def test_every_check_of_a_single_value_is_made():
   for name, declared in config_lib.SETTINGS.items():
     if declared.check is None:
       continue
-    value = 'no/torso[' if declared.type is str else declared.type(-1e9)
+    value = 'x://no/torso[' if declared.type is str else declared.type(-1e9)
     assert not declared.check.holds(value)
     assert message_of(level_name='pong', **{name: value}) == (
         f'--{name}={value} cannot work: {declared.check.expected}.')
@@ -378,6 +378,16 @@ def test_batches_of_the_policy_for_callers_that_are_not_known(monkeypatch):
   resolve(inference_maximum_batch_size=100, **learner)
 
 
+def test_a_batch_of_the_policy_need_not_hold_environments_that_step(
+    monkeypatch):
+  """Of Atari with more than one core half of a pool steps meanwhile."""
+  values = dict(level_name='pong', num_actors=2048)
+  _with_cores(monkeypatch, 2)
+  resolve(**values)
+  _with_cores(monkeypatch, 1)
+  assert 'hold the 2048 environments' in message_of(**values)
+
+
 def test_a_batch_of_the_policy_holds_whole_games(monkeypatch):
   """Two environments of a game come together, so that 57 can become 58."""
   _with_cores(monkeypatch, 2)
@@ -417,12 +427,14 @@ def test_what_resolves_can_work(**numbers):
   assert config.batch_size % max(config.num_learner_devices, 1) == 0
   pools = max(config.num_pools, 1)
   assert config.num_actors >= pools and config.num_actors % pools == 0
-  handed_out = config.pool_batch_size or config.num_actors // pools
-  assert config.num_actors // pools % handed_out == 0
-  assert handed_out <= config.inference_maximum_batch_size
+  layout = suites.choose_layout(config, config.num_actors)
+  assert layout.maximum_batch_size in (
+      [config.pool_batch_size] if config.pool_batch_size else
+      [layout.size, layout.size / 2])
+  assert layout.size % layout.maximum_batch_size == 0
+  assert layout.maximum_batch_size <= config.inference_maximum_batch_size
   assert (config.inference_minimum_batch_size <=
           config.inference_maximum_batch_size)
-  layout = suites.choose_layout(config, config.num_actors)
   assert (config.inference_minimum_batch_size <=
           layout.num_pools * layout.minimum_batch_size)
 

@@ -314,7 +314,12 @@ def test_configurations_share_no_list():
      'a list, and its type is str.'),
     (dict(logdir=None), '--logdir=None cannot work: it has to be text, and its '
      'type is NoneType.'),
-    (dict(logdir=''), '--logdir= cannot work: it has to name a directory, '),
+    (dict(logdir=''), '--logdir= cannot work: it has to name a directory of '),
+    (dict(logdir='gs://b/run'), '--logdir=gs://b/run cannot work: it has to '
+     'name a directory of the file system, and no URL, '),
+    (dict(export_dir='gs://b/x'), '--export_dir=gs://b/x cannot work: it has '
+     'to be a path of the file system, and no URL. Mount '),
+    (dict(video_dir='file:///x'), '--video_dir=file:///x cannot work'),
 ])
 def test_what_flags_would_refuse_is_refused_in_a_script_too(values, expected):
   with pytest.raises(config_lib.ConfigError) as caught:

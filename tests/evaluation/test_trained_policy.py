@@ -201,6 +201,27 @@ def test_the_checkpoint_of_another_run_is_refused(folder, lstm):
       lstm[0], checkpoint=str(copy / 'ckpt-0')).frames
 
 
+def test_without_a_configuration_flags_have_to_say_what_was_trained(
+    folder, lstm, monkeypatch):
+  """Else weights could be tested on what they were not trained for."""
+  logdir = folder / 'without_configuration'
+  logdir.mkdir()
+  for path in lstm[0].glob('ckpt-0.*'):
+    (logdir / path.name).write_bytes(path.read_bytes())
+  settings = dict(logdir=str(logdir), mode='test', level_name='synthetic:size=3')
+  given = run_config.resolve(dict(settings, use_lstm=True))
+  assert trained.restore(given).saved.frames == 0
+  # Whether or not its environments can be made.
+  monkeypatch.setattr(trained.suites, 'find_facts', None)
+  for wrong, expected in (
+      (settings, 'use_lstm=False cannot work: .*ckpt-0 was trained with '
+       'use_lstm=True, and --logdir=.* has no config.json'),
+      (dict(settings, level_name='pong'), 'level_name=pong cannot work')):
+    with pytest.raises(config_lib.ConfigError, match=expected) as caught:
+      trained.restore(run_config.resolve(wrong))
+    assert '\n' not in str(caught.value)
+
+
 def test_the_number_of_environments_may_not_change(lstm):
   policy = scalable_agent.load(lstm[0])
   policy.step(np.zeros([2, 3]))

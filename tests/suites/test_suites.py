@@ -60,9 +60,10 @@ def _layout(cores, monkeypatch, **values):
     # Two pools of 16 could not hand out 32 at a time.
     (dict(level_name='pong', architecture='a2c_sync_trajectory',
           pool_batch_size=32), (1, 32, 32, 32, 4)),
-    (dict(level_name='atari57'), (1, 57, 29, 29, 4)),
+    (dict(level_name='atari57'), (1, 57, 29, 29, 57)),
     (dict(level_name='atari57', num_actors=228, num_pools=2),
-     (2, 114, 57, 57, 2)),
+     (2, 114, 57, 57, 57)),
+    (dict(level_name='atari57', environment_threads=3), (1, 57, 29, 29, 57)),
     (dict(level_name='gym:CartPole-v1'), (1, 64, 1, 64, 4)),
     (dict(level_name='gym:CartPole-v1', num_actors=3), (1, 3, 1, 3, 3)),
     (dict(level_name='gym:CartPole-v1', pool_batch_size=4), (1, 64, 1, 4, 4)),
