@@ -114,7 +114,9 @@ ended() { # ended PID CODE
     grep -v '^ *$' | tail -n 3 >&2
   if [[ -n "$was_stopping" ]]; then
     status=1
-  elif [[ $job == actor || $learners == 1 ]] && ((learners_left)) &&
+  elif ((learners_left == 0)); then
+    : # Training is done.
+  elif [[ $job == actor || $learners == 1 ]] &&
     ((${failures[$job $task]:-0} < restarts)); then
     ((failures[$job $task] = ${failures[$job $task]:-0} + 1))
     [[ $job == actor ]] || came_back=()

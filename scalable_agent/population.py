@@ -51,7 +51,7 @@ flags.DEFINE_list(
     'Hyperparameters that evolve. One without a --range starts at the value of '
     'its flag. What has a --range and is not named here stays as drawn. Unless '
     'set: entropy_cost, learning_rate and epsilon; on Atari also '
-    'gradient_norm_clip.')
+    'gradient_norm_clip, if it is not 0.')
 flags.DEFINE_float(
     'turn_secs', 300., 'Seconds that a member trains before another that waits '
     'takes its place. A change takes about ten seconds more.', lower_bound=1.)
@@ -102,7 +102,10 @@ def read_settings():
                       FLAGS[name].serialize(), found)
   if values['adapt'] is None:
     config = config_lib.resolve(config_flags.given())
-    values['adapt'] = list(suites.of(config).adapted)
+    drawn = {each.name for each in _ranges()}
+    # What is 0, as a clip that Reactor does not have, stays so.
+    values['adapt'] = [name for name in suites.of(config).adapted
+                       if name in drawn or getattr(config, name)]
   return settings_lib.Settings(**values)
 
 
@@ -117,10 +120,14 @@ def _parse(name, value):
 
 def start_parameters(adapt):
   """Returns what each member starts with, by the flags."""
-  ranges = samples_lib.parse_all(
-      FLAGS.range, functools.partial(config_flags.parse, flag='range'))
   return start_parameters_lib.draw(
-      ranges, adapt, config_flags.given(), FLAGS.population, FLAGS.sample_seed)
+      _ranges(), adapt, config_flags.given(), FLAGS.population,
+      FLAGS.sample_seed)
+
+
+def _ranges():
+  return samples_lib.parse_all(
+      FLAGS.range, functools.partial(config_flags.parse, flag='range'))
 
 
 def main(argv):

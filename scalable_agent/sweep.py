@@ -122,6 +122,7 @@ def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
     config_flags.refuse_arguments(argv)
+    sweep_flags.check_slurm()
     trials = choice.choose(
         make_trials(), FLAGS.logdir, FLAGS.best, FLAGS.only)
     # Of the job that is started here.

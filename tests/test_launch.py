@@ -212,6 +212,14 @@ def test_local_jobs_get_their_flags_and_end_together(tmp_path):
   assert _log(tmp_path, 'learner-1') == 'learning\n'
 
 
+def test_a_local_actor_that_fails_once_training_is_done_does_no_harm(tmp_path):
+  process = _start_jobs(tmp_path, 'sleep 1', 'sleep 2; exit 9', ACTORS='1')
+  _, errors = process.communicate(timeout=60)
+  assert process.returncode == 0
+  assert 'actor 0 has ended with code 9' in errors
+  assert 'Error' not in errors and len(_started(tmp_path)) == 2
+
+
 def test_local_jobs_show_how_far_they_are(tmp_path):
   """As the learner logs it, without times, and nothing of what the script does.
   """

@@ -129,7 +129,8 @@ def test_errors_are_one_line(tmp_path, arguments, expected):
 
 
 @pytest.mark.parametrize('level, adapted', [
-    (_CARTPOLE, []), (('--level_name=atari57',), ['gradient_norm_clip'])])
+    (_CARTPOLE, []), (('--level_name=atari57',), ['gradient_norm_clip']),
+    (('--level_name=pong', '--agent=reactor', '--score_range=-21,21'), [])])
 def test_what_is_adapted_is_the_papers_choice_for_the_suite(
     tmp_path, monkeypatch, level, adapted):
   for module, name in ((program, 'carry_out'),

@@ -390,6 +390,7 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
     (('--samples=2', '--range=epsilon=1:1'), '--range=epsilon=1:1 cannot work'),
     (('--samples=2', '--epsilon=1'), '--epsilon is given for all runs'),
     (('--range=epsilon=1:2', '--seeds=2'), '--range needs --samples'),
+    (('--slurm_options=--mem=8G', '--seeds=2'), '--slurm_options needs --slurm'),
     (('--seeds=2', '--vary=seed=1,2'), 'seed cannot be varied as other'),
     (('--variant=seed=7',), 'seed cannot be varied as other settings are'),
     (('--samples=2', '--range=seed=1,2'), 'seed cannot be varied as other'),
@@ -534,6 +535,29 @@ def test_agents_that_shared_one_seed_do_not_go_on(tmp_path, monkeypatch):
                      'was begun with 1. All runs have the same flags'):
     _main(tmp_path, '--vary=learning_rate=0.002,0.0006', *_SHARED,
           '--parallel=2')
+
+
+def test_what_others_need_is_named_before_them(tmp_path, monkeypatch):
+  """They make no difference without it, though they are as they were."""
+  monkeypatch.setattr(sweep.program, 'finish', _do_nothing)
+  logdir = _begin(tmp_path, '--replay_proportion=0.5', '--noentropy_on_replay')
+  with pytest.raises(SystemExit) as caught:
+    _main(tmp_path, '--seeds=1', '--noentropy_on_replay')
+  assert str(caught.value).startswith(
+      f'Error: --replay_proportion=0.0 cannot work: {logdir} was begun with '
+      '0.5. ')
+
+
+def test_that_replay_was_shared_is_said_by_its_flags(tmp_path, monkeypatch):
+  monkeypatch.setattr(sweep.program, 'finish', _do_nothing)
+  _begin(tmp_path, *_SHARED, '--replay_host=localhost:1', '--seed=1',
+         runs='--vary=learning_rate=0.0006')
+  with pytest.raises(SystemExit) as caught:
+    _main(tmp_path, '--vary=learning_rate=0.0006', '--replay_proportion=0.5')
+  assert str(caught.value).startswith('Error: shares_replay=False cannot work')
+  assert str(caught.value).endswith(
+      ' shares_replay: Whether replay is shared with other agents '
+      '(--replay_host, or --share_replay of a sweep or a population).')
 
 
 def test_another_seed_is_another_sweep(tmp_path, monkeypatch):

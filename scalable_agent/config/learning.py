@@ -116,7 +116,8 @@ class LearningSettings:
       settings.REPLAY | LEARNING,
       choices=('stored', 'recomputed'), needs='replay_proportion', **_IMPALA)
   shares_replay: bool = settings.derived(
-      'Whether replay is shared with other agents (--replay_host).',
+      'Whether replay is shared with other agents (--replay_host, or '
+      '--share_replay of a sweep or a population).',
       settings.AGENT, default=False, needs='replay_proportion')
   train_on_new: bool = setting(
       True, 'Whether new unrolls are in the batch. If not, all of it is '

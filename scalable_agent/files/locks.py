@@ -93,7 +93,9 @@ def _open(path, flags=0):
     return os.open(path, os.O_RDWR | flags, 0o666)
   except PermissionError:
     # Another user's file can be locked, though not written.
-    return os.open(path, os.O_RDONLY)
+    with contextlib.suppress(FileNotFoundError):
+      return os.open(path, os.O_RDONLY)
+    raise
 
 
 def is_at(descriptor, path):

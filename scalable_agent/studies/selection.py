@@ -95,8 +95,8 @@ def in_common(*variants):
 def left_out(samples, kept):
   """Returns the runs of a variant that do not count, as others are missing.
 
-  Runs of seeds that few samples have are not among them: these seeds are of a
-  second round of the best, or have just begun.
+  Runs of seeds that few of many samples have are not among them: these seeds
+  are of a second round of the best, or have just begun.
 
   Args:
     samples: A dict of sample to a dict of seed to `Outcome`.
@@ -106,7 +106,8 @@ def left_out(samples, kept):
     A list of `Outcome`s.
   """
   counts = collections.Counter(itertools.chain.from_iterable(samples.values()))
-  few = max(counts.values(), default=0) / 2
+  most = max(counts.values(), default=0)
+  few = most / 2 if most > BEST else 0
   counted = {(outcome.sample, outcomes_lib.repetition(outcome))
              for outcome in kept}
   return [outcome for sample, seeds in samples.items()

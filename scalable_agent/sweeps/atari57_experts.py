@@ -95,6 +95,7 @@ def main(argv):
   """Runs what is not done; ends with one line where it cannot."""
   try:
     config_flags.refuse_arguments(argv)
+    sweep_flags.check_slurm()
     runs, configs = _make_runs(_chosen_games())
     are_scores_known = True
     try:

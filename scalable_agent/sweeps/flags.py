@@ -2,6 +2,7 @@
 
 from absl import flags
 
+from scalable_agent import config as config_lib
 from scalable_agent.sweeps import samples
 
 # So that the flags are those of the module that calls.
@@ -36,6 +37,17 @@ def define_slurm():
   _once(flags.DEFINE_string, 'slurm_options', '',
         'Options of sbatch with commas between them, such as '
         '--gres=gpu:1,--mail-type=END,FAIL.')
+
+
+def check_slurm():
+  """Refuses --slurm_options where nothing is submitted.
+
+  Raises:
+    config.ConfigError: They are given without --slurm.
+  """
+  if flags.FLAGS['slurm_options'].present and not flags.FLAGS.slurm:
+    raise config_lib.ConfigError(
+        '--slurm_options needs --slurm: else the runs start here.')
 
 
 def define_ranges():

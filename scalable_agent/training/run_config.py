@@ -65,13 +65,26 @@ def resolve_trial(values, may_differ=()):
       dict(config_lib.effective_values(content, config_lib.AGENT),
            seed=content['seed'])
       for content in (found, asked))
-  for name in sorted(now.keys() - set(may_differ)):
+  for name in sorted(now.keys() - set(may_differ), key=_others_need_it):
     if was[name] != now[name]:
+      declared = config_lib.SETTINGS[name]
+      # What there is no flag for says which flags it follows from.
+      dashes, hint = (('', f' {name}: {declared.help}')
+                      if declared.is_derived else ('--', ''))
       raise config_lib.ConfigError(
-          f'--{name}={now[name]} cannot work: {config.logdir} was begun with '
-          f'{was[name]}. All runs have the same flags, but for what varies. '
-          'Give those of the first start, or choose another --logdir.')
+          f'{dashes}{name}={now[name]} cannot work: {config.logdir} was begun '
+          f'with {was[name]}. All runs have the same flags, but for what '
+          'varies. Give those of the first start, or choose another --logdir.'
+          f'{hint}')
   return config
+
+
+def _others_need_it(name):
+  """Orders names: what makes others count first, else by the alphabet."""
+  declared = config_lib.SETTINGS.values()
+  return (name != 'agent', all(name != other.needs and
+                               name not in other.only_with
+                               for other in declared), name)
 
 
 def _kept(values):

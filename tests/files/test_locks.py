@@ -156,6 +156,12 @@ def test_a_lock_of_another_user_is_held(tmp_path, monkeypatch):
   assert not locks.is_held(path)
 
 
+def test_a_directory_of_another_user_is_said_to_be_one(tmp_path, monkeypatch):
+  monkeypatch.setattr(os, 'open', _refuse_writing(os.open))
+  with pytest.raises(PermissionError):
+    locks.acquire(str(tmp_path / 'lock'))
+
+
 def _refuse_writing(open_file):
   def open_read_only(path, flags, *args):
     if flags & os.O_RDWR:

@@ -327,6 +327,21 @@ def test_runs_that_are_missing_cost_their_samples_alone(gaps, study):
   assert text.endswith(f'missing: {gaps}/none_1_1, {gaps}/none_5_0.')
 
 
+@pytest.mark.parametrize('num_samples', [2, 3])
+def test_a_run_that_is_missing_is_named_where_samples_are_few(
+    tmp_path, num_samples):
+  """So few have no second round."""
+  for seed in 1, 2, 3:
+    for rate in range(num_samples):
+      if seed < 3 or not rate:
+        trial_runs.write(tmp_path, f'{seed}_{rate}', [1.], seed=seed,
+                         sample={'learning_rate': rate})
+  (text,) = [block.text for block in document.build(
+      outcomes.read_all(tmp_path), ['stability'])
+             if 'left out' in getattr(block, 'text', '')]
+  assert text.endswith(f'missing: {tmp_path}/3_0.')
+
+
 def test_a_second_round_is_not_called_left_out(sweep):
   for study in 'best3', 'stability':
     assert 'left out' not in str(
