@@ -118,9 +118,14 @@ class Member:
           not self.has_trained()):
         self.run.terminate()
 
+  @property
+  def logged_frames(self):
+    """Environment frames by its log, 0 if it has none."""
+    return progress.read(self._logdir).frames or 0
+
   def has_trained(self):
     """Whether its process has only an evaluation to end, by its log."""
-    return (progress.read(self._logdir).frames or 0) >= self._total_frames
+    return self.logged_frames >= self._total_frames
 
   def trained_seconds(self):
     """How long its process has trained, 0 if it has none that does.
@@ -130,8 +135,7 @@ class Member:
     if self.run.state != 'running':
       return 0.
     if self._turn_begin is None:
-      frames = progress.read(self._logdir).frames or 0
-      if frames <= self._start_frames:
+      if self.logged_frames <= self._start_frames:
         return 0.
       self._turn_begin = time.monotonic()
     return time.monotonic() - self._turn_begin
@@ -238,15 +242,17 @@ class Population:
     """
     for member in self.members:
       member.leave_if_ready()
-    # No more members leave than can start.
-    waiting = sum(member.run.state == 'waiting' and not member.run.rests
-                  for member in self.members)
-    leaving = sum(member.run.is_told for member in self.members)
-    if waiting > leaving:
-      over = [member for member in self.members
-              if not member.run.is_told and
-              member.trained_seconds() >= self.turn_seconds and
-              not member.has_trained()]
-      over.sort(key=Member.trained_seconds, reverse=True)
-      for member in over[:waiting - leaving]:
+    # No more members leave than can start, and none that would be the next to
+    # start: who has the fewest frames trains on.
+    waiting = sorted(self.rank(member.run) for member in self.members
+                     if member.run.state == 'waiting' and not member.run.rests)
+    num_leaving = sum(member.run.is_told for member in self.members)
+    over = [member for member in self.members
+            if not member.run.is_told and
+            member.trained_seconds() >= self.turn_seconds and
+            not member.has_trained()]
+    over.sort(key=lambda member: (
+        member.logged_frames, member.trained_seconds()), reverse=True)
+    for frames, member in zip(waiting[num_leaving:], over):
+      if frames <= member.logged_frames:
         member.run.terminate()

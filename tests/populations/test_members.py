@@ -329,6 +329,29 @@ def test_no_more_leave_than_wait(tmp_path):
   assert [_weights(tmp_path, i)[0] for i in range(4)] == [200] * 4
 
 
+@pytest.mark.parametrize('frames, told', [
+    ((30, 10, 20), []),  # The one that waits is ahead of both.
+    ((15, 10, 20), [2]),  # It is behind one of them.
+    ((10, 10, 10), [1]), ((5, 10, 20), [2])])
+def test_nobody_leaves_for_one_that_is_ahead(
+    tmp_path, monkeypatch, frames, told):
+  """It would be started again at once, since the one behind goes first."""
+  population = _make(tmp_path, (1.,) * 3, turn_seconds=1.)
+  left = []
+  monkeypatch.setattr(population, 'rank', lambda unused_run: frames[0])
+  for i in 1, 2:
+    member = population.members[i]
+    (tmp_path / str(i)).mkdir()
+    (tmp_path / str(i) / 'metrics.jsonl').write_text(
+        json.dumps(dict(frames=frames[i])) + '\n')
+    member.run.state = 'running'
+    monkeypatch.setattr(member.run, 'terminate', lambda i=i: left.append(i))
+  monkeypatch.setattr(members_lib.Member, 'trained_seconds', lambda member: (
+      2. if member.run.state == 'running' else 0.))
+  population.on_poll()
+  assert left == told
+
+
 @pytest.mark.parametrize('rests', [False, True])
 def test_nobody_leaves_for_one_that_cannot_start_yet(
     tmp_path, monkeypatch, rests):
