@@ -53,9 +53,9 @@ flags.DEFINE_list(
     'set: entropy_cost, learning_rate and epsilon; on Atari also '
     'gradient_norm_clip, if it is not 0.')
 flags.DEFINE_float(
-    'turn_secs', 300., 'Seconds that a member trains before another that waits, '
-    'and has no more frames, takes its place. A change takes about ten seconds '
-    'more.', lower_bound=1.)
+    'turn_secs', 300., 'Seconds that a member trains before another takes its '
+    'place that waits and has not trained on more frames. A change takes about '
+    'ten seconds more.', lower_bound=1.)
 sweep_flags.define_ranges()
 sweep_flags.define_parallel()
 sweep_flags.define_share_replay()
