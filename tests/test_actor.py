@@ -307,6 +307,17 @@ def test_staggered_environments_finish_in_turn(num_environments, unroll_length):
   assert len(buffer.append(ids, _output(ids), outputs)) == num_environments
 
 
+@pytest.mark.parametrize('is_staggered', [False, True])
+def test_an_actor_that_staggers_begins_first_unrolls_in_turn(is_staggered):
+  unrolls, _ = _unrolls(10, is_staggered=is_staggered)
+  firsts = [int(mine[0].env_outputs.observation[0][0, 1])
+            for mine in _by_environment(unrolls)]
+  if is_staggered:
+    assert len(set(firsts)) == len(_LENGTHS)
+  else:
+    assert set(firsts) == {0}
+
+
 def test_every_unroll_has_the_version_of_its_own_first_action():
   ids = np.array([2, 0, 1], np.int32)
   entry = _output(ids), actor.initial_output(3, _NUM_ACTIONS)
@@ -699,15 +710,16 @@ def test_learner_computes_what_the_actor_did(
 
 
 def test_full_queue_blocks_the_actor(start_actors):
-  """No more unrolls are made than queue and staging hold."""
+  """Where queue and staging are full it waits, until a batch is taken."""
   policy = _CountingPolicy()
   area, threads = start_actors(
       [_FakePool()], lambda: policy, _initial_state, unroll_length=2,
       batch_size=2, capacity=2)
-  calls = -1
+  calls, num_equal = 0, 0
   wait = threading.Event()
-  for _ in range(100):
-    if calls == policy.version:
+  for _ in range(300):
+    num_equal = num_equal + 1 if 0 < calls == policy.version else 0
+    if num_equal == 5:
       break
     calls = policy.version
     wait.wait(.1)

@@ -13,6 +13,25 @@ def _facts(size):
       num_actions=3, observation_spec=(ArraySpec((size, size, 1), np.uint8),))
 
 
+@pytest.mark.parametrize('agent, name, values, expected', [
+    ('impala', 'Agent', {}, {}),
+    ('reactor', 'ReactorAgent', dict(v_min=-2., v_max=3., num_atoms=7,
+                                     policy_uniform=.2),
+     dict(v_min=-2., v_max=3., num_atoms=7, policy_uniform=.2))])
+def test_every_value_comes_where_it_belongs(
+    monkeypatch, agent, name, values, expected):
+  made = []
+  monkeypatch.setattr(agent_assembly.networks, name,
+                      lambda *args, **kwargs: made.append((args, kwargs)))
+  config = config_lib.resolve(dict(
+      values, agent=agent, level_name='pong', network='small', use_lstm=True,
+      precision='bfloat16', channel_multiplier=2))
+  facts = _facts(35)
+  agent_assembly.construct_agent(config, facts)
+  assert made == [((3, facts.observation_spec, 'small', True), dict(
+      expected, precision='bfloat16', channel_multiplier=2))]
+
+
 @pytest.mark.parametrize('agent, size, network', [
     ('impala', 35, 'shallow'), ('reactor', 35, 'small'),
     ('reactor', 36, 'reactor')])

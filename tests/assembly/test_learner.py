@@ -11,7 +11,6 @@ from scalable_agent import trajectories
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.assembly import loss as loss_assembly
-from scalable_agent.assembly import policy as policy_assembly
 from scalable_agent.config import seeds
 from scalable_agent.environments import ArraySpec
 from scalable_agent.process import timing
@@ -236,18 +235,3 @@ def test_a_small_batch_is_not_split(
   found = _learner(
       calls, monkeypatch, config_lib.resolve(values), num_replicas, spec)
   assert found['num_parts'] == expected
-
-
-def test_no_two_policies_of_a_run_draw_the_same_actions(monkeypatch):
-  """Neither those of two learners, nor those before and after a restart."""
-  found = []
-  monkeypatch.setattr(policy_assembly.policy_lib, 'Policy',
-                      lambda *args, seed, **kwargs: found.append(seed))
-  devices = devices_assembly.Devices(['/cpu:0'], '/cpu:0', False)
-  for task in -1, 0, 1:
-    config = config_lib.resolve(dict(
-        level_name='pong', task=task, insecure_network=True,
-        inference='learner', learner_hosts=['a:1', 'b:2'] if task >= 0 else []))
-    for version in 0, 70:
-      policy_assembly.create_policy(config, 'agent', devices, {}, version)
-  assert len(set(found)) == 4 and found[:2] == found[2:4]

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -70,6 +71,55 @@ def test_a_learner_expects_nothing_of_environments_that_start(
     finally:
       pool.close()
       actors.close()
+
+
+def test_no_two_sessions_draw_the_same_actions(monkeypatch):
+  """Neither two actor jobs, nor one of them before and after a restart."""
+  made = []
+  monkeypatch.setattr(learner_link.policy_lib, 'Policy',
+                      lambda *args, **kwargs: made.append((args, kwargs)))
+  for session in 1, 2:
+    link = learner_link.LearnerLink.__new__(learner_link.LearnerLink)
+    link.config, link.agent = test_a3c_worker._config('impala'), 'agent'
+    link.client = types.SimpleNamespace(session=session)
+    link.devices = types.SimpleNamespace(inference='/cpu:1', jit_compile=False)
+    link.create_policy('weights', 8)
+  (first, one), (second, other) = made
+  assert first == second == ('agent', 'weights', 8)
+  assert one.pop('seed') != other.pop('seed')
+  assert one == other == dict(device='/cpu:1', jit_compile=False)
+
+
+def test_weights_are_renewed_once_an_environment_has_used_them():
+  asked, updates = [], []
+
+  def get_weights(version):
+    asked.append(version)
+    # The third time there are none that are newer.
+    return (f'weights {len(asked)}', 10 * len(asked)) if len(asked) < 3 else None
+
+  def create_policy(weights, version):
+    policy = types.SimpleNamespace(weights=weights, version=version)
+
+    def update(weights, version):
+      updates.append(weights)
+      policy.version = version
+
+    policy.update = update
+    return policy
+
+  shared = policy_at_actor._SharedPolicy(types.SimpleNamespace(
+      client=types.SimpleNamespace(get_weights=get_weights),
+      create_policy=create_policy))
+  shared.refresh(np.array([-1]))
+  assert (shared.policy.weights, shared.policy.version) == ('weights 1', 10)
+  shared.refresh(np.array([0, 5]))  # These have not begun an unroll with it.
+  assert (asked, updates) == ([-1], [])
+  shared.refresh(np.array([0, 10]))
+  assert (asked, updates, shared.policy.version) == (
+      [-1, 10], ['weights 2'], 20)
+  shared.refresh(np.array([20]))
+  assert (asked, updates) == ([-1, 10, 20], ['weights 2'])
 
 
 class _NanPool(test_a3c_worker._Pool):

@@ -320,7 +320,7 @@ def test_pools_of_an_actor_job_count_as_one_job(caplog):
 
 
 def test_presence(monkeypatch):
-  monkeypatch.setattr(sessions_lib, '_RECENT_SECONDS', .2)
+  monkeypatch.setattr(sessions_lib, '_RECENT_SECONDS', 1.)
   with remote_parts.Learner(capacity=1) as learner:
     with remote_parts.Raw(learner.port) as raw:
       session = raw.hello()
@@ -329,7 +329,7 @@ def test_presence(monkeypatch):
       # Waiting for room is no absence.
       raw.unary('PutUnroll', remote_parts.put_message(session, 1))
       call = raw.future('PutUnroll', remote_parts.put_message(session, 2))
-      time.sleep(.6)
+      time.sleep(1.5)
       assert learner.service.num_jobs == 1
       learner.drain(2)
       assert call.result() == b''

@@ -232,7 +232,7 @@ def test_sessions_are_bounded_and_expire(monkeypatch):
 
 
 def test_an_unroll_of_an_expired_session_is_taken_once(monkeypatch):
-  monkeypatch.setattr(sessions_lib, '_EXPIRY_SECONDS', .2)
+  monkeypatch.setattr(sessions_lib, '_EXPIRY_SECONDS', 2.)
   with remote_parts.Learner() as learner:
     sessions = learner.service._methods.sessions
     with remote_parts.Raw(learner.port) as raw:

@@ -1,7 +1,7 @@
 """What a buffer keeps, draws and says of itself."""
 
 import collections
-import threading
+from concurrent import futures
 import weakref
 
 import hypothesis
@@ -120,24 +120,21 @@ def test_rates_are_of_the_draws_since_the_last_time(monkeypatch):
 
 def test_threads_may_share_it():
   """Nothing is lost, and what is drawn is always something that was put in."""
-  buffer = buffer_lib.Buffer(100, seed=1)
+  buffer = buffer_lib.Buffer(1201, seed=1)
   buffer.extend([unrolls.make(0)])
-  failures = []
 
   def use(base):
     for i in range(300):
       buffer.extend([unrolls.make(base + i)])
-      if not all(0 <= number < 2000 for number in _drawn(buffer, 3)):
-        failures.append(base)
+      yield from _drawn(buffer, 3)
 
-  threads = [threading.Thread(target=use, args=(500 * i,)) for i in range(4)]
-  for thread in threads:
-    thread.start()
-  for thread in threads:
-    thread.join(60)
-  assert not failures
-  gauges = buffer.take_gauges()
-  assert gauges['replay_unrolls'] == 100
+  bases = [500 * i + 1 for i in range(4)]
+  with futures.ThreadPoolExecutor(len(bases)) as pool:
+    drawn = set().union(*pool.map(lambda base: list(use(base)), bases))
+  inserted = {0}.union(*(range(base, base + 300) for base in bases))
+  assert 1 < len(drawn) and drawn <= inserted
+  assert buffer.take_gauges()['replay_unrolls'] == len(inserted) == 1201
+  assert set(_drawn(buffer, 20_000)) == inserted
 
 
 @pytest.mark.parametrize('within, method', [

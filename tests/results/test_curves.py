@@ -2,6 +2,7 @@
 
 import io
 
+from matplotlib import figure as figure_lib
 import numpy as np
 from PIL import Image
 
@@ -98,12 +99,22 @@ def test_legends_stand_below_the_curves():
   assert (_dark_rows(one)[:300] != _dark_rows(three)[:300]).sum() <= 2
 
 
-def test_curves_over_hours_are_other_pictures():
-  hours = [_episodes([.5, 3.], [3., 4.])]
-  line = _line(hours=hours)
-  over_hours = curves.draw({'pong': [line]}, in_hours=True)
-  assert over_hours != curves.draw({'pong': [line]})
-  assert _size(over_hours) == _size(curves.draw({'pong': [line]}))
+def test_curves_over_hours_are_those_of_the_hours():
+  one, other = (
+      [_line(hours=[_episodes([.5, 3.], [3., last])])] for last in (4., 5.))
+  assert curves.draw({'pong': one}) == curves.draw({'pong': other})
+  over_hours = curves.draw({'pong': one}, in_hours=True)
+  assert over_hours != curves.draw({'pong': other}, in_hours=True)
+  assert _size(over_hours) == _size(curves.draw({'pong': one}))
+
+
+def test_scores_of_a_human_are_dashed_and_of_random_actions_dotted():
+  figure = figure_lib.Figure(figsize=(4, 4))
+  curves._draw_panel(figure, (0, 0, 4, 4), 'pong', [_line()], False)
+  (axis,) = figure.axes
+  styles = {line.get_linestyle(): line.get_ydata()[0] for line in axis.lines
+            if line.get_color() == 'grey'}
+  assert styles == {'--': 14.6, ':': -20.7}
 
 
 def test_evaluations_are_means_of_each_time():

@@ -195,8 +195,11 @@ _SCORES = strategies.fixed_dictionaries(dict(
             strategies.lists(_NUMBERS, max_size=3))), max_size=2)))
 _LINES = strategies.lists(
     strategies.binary(max_size=20) |
-    (_JSON | strategies.fixed_dictionaries(dict(frames=_NUMBERS))).map(
-        lambda value: json.dumps(value).encode()) |
+    (_JSON | strategies.fixed_dictionaries(dict(frames=_NUMBERS)) |
+     strategies.fixed_dictionaries(dict(
+         frames=strategies.integers(1, 10**6),
+         fps=strategies.floats(.01, 1e4)))).map(
+             lambda value: json.dumps(value).encode()) |
     strategies.tuples(
         _NUMBERS, strategies.sampled_from(['pong', 'x', '$a$', '"']) |
         strategies.text(strategies.characters(exclude_categories=['Cs'])),
@@ -240,5 +243,5 @@ def check_any_content(contents):
 @hypothesis.given(_REPLACED)
 def test_any_content_gives_a_report_or_one_line(monkeypatch, contents):
   """Without its pictures, which take most of the time."""
-  monkeypatch.setattr(curves, 'draw', lambda panels: b'')
+  monkeypatch.setattr(curves, 'draw', lambda panels, in_hours=False: b'')
   check_any_content(contents)
