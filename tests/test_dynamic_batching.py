@@ -258,40 +258,35 @@ def test_tensors():
 # -- Minimum, maximum, timeout ------------------------------------------------
 
 
-def test_minimum_batch_size_or_timeout():
-  @dynamic_batching.batch_fn_with_options(minimum_batch_size=2, timeout_ms=500)
-  def f(x):
-    return np.full([len(x)], len(x))
-
+def test_too_few_are_batched_after_the_timeout():
+  f = dynamic_batching.batch_fn_with_options(
+      minimum_batch_size=2, timeout_ms=500)(len_of)
   start = time.monotonic()
   np.testing.assert_array_equal(get(spawn(f, ints(1))), [1])
   assert 0.49 <= time.monotonic() - start <= 3.0
 
-  start = time.monotonic()
+
+def test_enough_are_batched_without_a_timeout():
+  f = dynamic_batching.batch_fn_with_options(
+      minimum_batch_size=2, timeout_ms=None)(len_of)
   futures = [spawn(f, ints(1)) for _ in range(2)]
   for future in futures:
     np.testing.assert_array_equal(get(future), [2])
-  assert time.monotonic() - start < 0.45
-
   # The minimum is one of entries, not of calls.
-  start = time.monotonic()
   np.testing.assert_array_equal(get(spawn(f, ints(1, 2))), [2, 2])
-  assert time.monotonic() - start < 0.45
 
 
 def test_timeout_counts_from_the_first_arrival():
-  @dynamic_batching.batch_fn_with_options(minimum_batch_size=3, timeout_ms=1000)
-  def f(x):
-    return np.full([len(x)], len(x))
-
+  f = dynamic_batching.batch_fn_with_options(
+      minimum_batch_size=3, timeout_ms=3000)(len_of)
   start = time.monotonic()
   first = spawn_queued(f, ints(1))
-  time.sleep(0.6)
+  time.sleep(1.8)
   second = spawn(f, ints(1))
   np.testing.assert_array_equal(get(first), [2])
   np.testing.assert_array_equal(get(second), [2])
-  # 1.6 s if the second arrival had restarted the clock.
-  assert 0.99 <= time.monotonic() - start < 1.5
+  # 4.8 s if the second arrival had restarted the clock.
+  assert 2.99 <= time.monotonic() - start < 4.5
 
 
 def test_timeout_zero_does_not_wait():
@@ -317,8 +312,8 @@ def test_waiting_is_not_busy():
       minimum_batch_size=9, timeout_ms=None)(len_of)
   futures = [spawn_queued(f, ints(1)) for _ in range(8)]
   before = time.process_time()
-  time.sleep(0.4)
-  assert time.process_time() - before < 0.2
+  time.sleep(1.)  # Of which other threads of the tests may use some.
+  assert time.process_time() - before < .6
   futures.append(spawn(f, ints(1)))
   for future in futures:
     get(future)
