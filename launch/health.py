@@ -27,6 +27,7 @@ from absl import app  # Has flags of its own.  pylint: disable=unused-import
 from absl import flags
 
 from scalable_agent.config import flags as config_flags
+from scalable_agent.files import log_file
 from scalable_agent.sweeps import progress
 from scalable_agent.training import logdir
 from scalable_agent.training import run_config
@@ -86,7 +87,7 @@ def find_silence(config, process):
   if progress.is_trained(config):
     return 0.  # What is left is an evaluation.
   paths = (os.path.join(config.logdir, name)
-           for name in ('metrics.jsonl', logdir.LOCK_FILE))
+           for name in (log_file.METRICS, logdir.LOCK_FILE))
   return min([runs, *(time.time() - os.path.getmtime(path)
                       for path in paths if os.path.exists(path))])
 

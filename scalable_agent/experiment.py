@@ -86,7 +86,7 @@ def main(argv):
       elif config.is_replay_job:
         _keep_replay(config, stop)
       else:
-        _learn(config, stop)
+        library.learn(config, stop)
   except (config_lib.ConfigError, PoolError, errors.Failure) as e:
     _exit(1, at_once, e)
   except signals.Interrupted:
@@ -110,10 +110,6 @@ def _act(config, stop):
 def _keep_replay(config, stop):
   from scalable_agent.jobs import replay_job
   replay_job.run(config, stop)
-
-
-def _learn(config, stop):
-  library.learn(config, stop)
 
 
 def _test(config, stop):

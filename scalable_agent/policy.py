@@ -25,7 +25,7 @@ class Policy:
   Calls from several threads are allowed.
 
   Attributes:
-    device: Name of the device that it runs on.
+    device: Name of the device that it runs on, None where TensorFlow chooses.
     jit_compile: Whether XLA compiles the step.
   """
 
@@ -37,7 +37,7 @@ class Policy:
       weights: A dict of name to tensor.
       version: The update that the weights are from.
       seed: Seed of the actions' sampling.
-      device: Name of the device to run on.
+      device: Name of the device to run on, None to leave it to TensorFlow.
       jit_compile: Whether XLA compiles the step.
     """
     self._step = agent.step

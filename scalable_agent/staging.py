@@ -30,8 +30,6 @@ from scalable_agent.process import aligned_arrays
 from scalable_agent.process import threads
 from scalable_agent.process import timing
 
-ActorOutput = trajectories.ActorOutput
-
 
 class Closed(threads.Ended):
   """The queue or the staging area was closed."""
@@ -91,14 +89,13 @@ class TrajectoryQueue:
     for on_room in waiting:
       on_room()
 
-  def get_many(self, count, minimum=None):
+  def get_many(self, count):
     """Removes and returns the oldest items, waiting for them.
 
     One thread at a time may call this.
 
     Args:
       count: How many, an int.
-      minimum: How many to wait for; by default `count`.
 
     Raises:
       Closed: The queue is closed, or was while waiting.
@@ -108,13 +105,12 @@ class TrajectoryQueue:
       raise ValueError(
           f'{count} unrolls asked of a queue that holds {self._capacity}.')
     with self._enough:
-      self._wanted = minimum or count
+      self._wanted = count
       while len(self._items) < self._wanted and not self._closed:
         self._enough.wait()
       if self._closed:
         raise Closed('The trajectory queue is closed.')
-      items = [self._items.popleft()
-               for _ in range(min(count, len(self._items)))]
+      items = [self._items.popleft() for _ in range(count)]
       self._tell_of_room()
       return items
 
@@ -214,7 +210,7 @@ def stack_time_major(unrolls):
     return tree.unflatten_as(
         nests[0], [_stack(arrays, axis) for arrays in leaves])
 
-  return ActorOutput(
+  return trajectories.ActorOutput(
       level_name=[unroll.level_name for unroll in unrolls],
       agent_state=stack(0, [unroll.agent_state for unroll in unrolls]),
       env_outputs=stack(1, [unroll.env_outputs for unroll in unrolls]),

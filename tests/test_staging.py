@@ -114,20 +114,6 @@ def test_get_many_waits_for_all():
   assert queue.get_many(1) == [3]
 
 
-def test_get_many_takes_fewer_if_told_so():
-  """As many as there are, up to the number, once there is the minimum."""
-  queue = staging.TrajectoryQueue(5)
-  call = _Call(queue.get_many, 4, 2)
-  queue.put(0)
-  assert call.is_blocked()
-  queue.put(1)
-  assert call.wait().result == [0, 1]
-  for i in range(2, 7):
-    queue.put(i)
-  assert queue.get_many(4, minimum=1) == [2, 3, 4, 5]
-  assert queue.get_many(4, minimum=1) == [6]
-
-
 def test_more_than_the_capacity_is_refused():
   """It would wait for ever."""
   queue = staging.TrajectoryQueue(2)

@@ -1,1 +1,1 @@
-"""Loss functions of (params, target params, Batch), one file an algorithm."""
+"""Loss functions of (params, target params, PlacedBatch), and their parts."""

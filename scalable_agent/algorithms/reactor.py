@@ -65,8 +65,7 @@ def compute_loss(agent, settings, params, target_params, batch):
   # network alone sees the last entry, after which nothing was done. It begins
   # where the other does, so that both have the same context.
   (log_policy, value_logits), _ = agent.unroll(
-      params, agent_outputs.action[:-1],
-      without_last(env_outputs._replace(info=())), core_state)
+      params, agent_outputs.action[:-1], without_last(env_outputs), core_state)
   (target_log_policy, target_logits), _ = agent.unroll(
       target_params, agent_outputs.action, env_outputs, core_state)
 

@@ -22,13 +22,14 @@ _SMALLEST_SPLIT_BYTES = 2_000_000
 
 
 def create_learner(config, agent, devices, strategy=None):
-  """Makes the learner of a configuration; unless given, the strategy is new.
+  """Makes the learner of a configuration.
 
   Args:
     config: A `config.Config`.
     agent: Of `agent.create_agent`.
     devices: A `devices.Devices`.
-    strategy: None, or the `tf.distribute.Strategy` over several learners.
+    strategy: The `tf.distribute.Strategy` over several learners, or None for
+      the process's own over its devices.
 
   Returns:
     A `learner.Learner`.

@@ -84,8 +84,7 @@ def committing(logdir, frames, score):
     yield temporary
   note = dict(checkpoint=os.path.basename(path), frames=frames,
               **score._asdict(), episodes_per_level=suite_scores.WINDOW)
-  whole_file.write(os.path.join(directory, _NOTE_FILE),
-                   (json.dumps(note, indent=2) + '\n').encode())
+  whole_file.write_json(os.path.join(directory, _NOTE_FILE), note)
   checkpoint_files.remove_others(path)
 
 

@@ -42,7 +42,7 @@ def given(changes=()):
   return {name: FLAGS[name].value for name in _names_given()} | dict(changes)
 
 
-def given_arguments(without=()):
+def given_arguments(without):
   """Returns the settings that the user gave as arguments, a list of strings.
 
   Args:

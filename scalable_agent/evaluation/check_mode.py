@@ -10,6 +10,7 @@ import numpy as np
 
 from scalable_agent import suites
 from scalable_agent.environments import PoolError
+from scalable_agent.process import errors
 from scalable_agent.process import memory_use
 from scalable_agent.process import output
 from scalable_agent.process import progress as progress_lib
@@ -102,8 +103,8 @@ def check_level(config, level_name):
     pool, second_start = _start(config, config.seed + 1)
     pool.close()
   except PoolError as e:
-    return LevelCheck(level_name, ' '.join(str(e).split()).removeprefix(
-        f'{level_name}: '))
+    return LevelCheck(
+        level_name, errors.one_line(e).removeprefix(f'{level_name}: '))
   frame = pool.observation_spec[0]
   return LevelCheck(
       level_name,

@@ -155,7 +155,7 @@ def write_scores(logdir, levels, frames, test, suite_scores=()):
   path = os.path.join(logdir, file_names.TEST_SCORES)
   if not _covers(scores, path):
     _keep(path)
-  _write(path, scores)
+  whole_file.write_json(path, scores)
   return scores
 
 
@@ -211,7 +211,7 @@ class UnfinishedTest:
     Raises:
       OSError: They cannot be written.
     """
-    _write(self._path, dict(test=self._test, levels=levels))
+    whole_file.write_json(self._path, dict(test=self._test, levels=levels))
 
   def read(self):
     """Returns what an equal test has written, {} if there is none."""
@@ -225,7 +225,3 @@ class UnfinishedTest:
     """Removes them, at the end of the test."""
     with contextlib.suppress(FileNotFoundError):
       os.remove(self._path)
-
-
-def _write(path, content):
-  whole_file.write(path, (json.dumps(content, indent=2) + '\n').encode())

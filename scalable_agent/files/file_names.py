@@ -4,6 +4,7 @@ import os
 import re
 
 # In a log directory.
+CONFIG = 'config.json'
 TEST_SCORES = 'test_scores.json'
 REPLAY_AGENT = 'replay_agent'
 

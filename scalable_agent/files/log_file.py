@@ -175,5 +175,5 @@ def has_lines(path):
       lines = [f.readline(), f.readline()]
   except FileNotFoundError:
     return False
-  header = f'{",".join(log_lines.EpisodeLine._fields)}\n'.encode()
+  header = f'{log_lines.EPISODE_HEADER}\n'.encode()
   return bool(lines[0]) and (lines[0] != header or bool(lines[1]))

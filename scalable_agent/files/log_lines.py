@@ -16,6 +16,7 @@ _MAX_RETURN = float(np.finfo(np.float32).max)
 
 EpisodeLine = collections.namedtuple(
     'EpisodeLine', 'frames level episode_return episode_frames')
+EPISODE_HEADER = ','.join(EpisodeLine._fields)
 EpisodeLine.__doc__ = """A line of `episodes.csv`: int, string, float and int.
 
 The fields are the columns, in their order.

@@ -14,13 +14,12 @@ def limit():
 
 
 def raise_limit():
-  """Raises the soft limit of open files to the hard one; returns it."""
+  """Raises the soft limit of open files to the hard one."""
   soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
   if soft != hard:
     # Some systems let nobody have what they state as the hard limit.
     with contextlib.suppress(ValueError, OSError):
       resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-  return limit()
 
 
 def count():

@@ -5,6 +5,7 @@ Several processes may write or check a file at a time: the last one has it.
 
 import contextlib
 import glob
+import json
 import os
 import secrets
 
@@ -45,6 +46,11 @@ def write(path, content):
       written, and the disk may lose it for the old one.
   """
   write_lines(path, [content])
+
+
+def write_json(path, content):
+  """As `write`, of what JSON can hold, indented."""
+  write(path, (json.dumps(content, indent=2) + '\n').encode())
 
 
 def write_lines(path, lines):

@@ -15,8 +15,6 @@ from scalable_agent.learner_service import client as client_lib
 from scalable_agent.process import signals
 from scalable_agent.process import tensorflow_environment
 
-Refused = client_lib.Refused
-
 _CHECK_SECONDS = .2
 # Environments give way to the threads that act. On shared cores they would
 # interrupt those, and cost them their caches.
@@ -33,7 +31,7 @@ def run(config, stop):
   Raises:
     config.ConfigError: The configuration cannot work.
     environments.PoolError: Environments cannot be made, or died.
-    Refused: The learner will not work with this job.
+    client.Refused: The learner will not work with this job.
   """
   security = addresses.load_security(config)
   address = addresses.learner_address(config)

@@ -118,7 +118,7 @@ class Reporter:
     self.evaluated_frames = log_file.last_frames(
         evaluations_path, log_lines.frames_of_episode)
     self._metrics = log_file.LogFile(metrics_path)
-    header = _csv_line(log_lines.EpisodeLine._fields) + '\n'
+    header = log_lines.EPISODE_HEADER + '\n'
     self._episodes = log_file.LogFile(episodes_path, header)
     self._evaluations = log_file.LogFile(evaluations_path, header)
     self._summaries = None

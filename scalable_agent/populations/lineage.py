@@ -9,7 +9,6 @@ import numpy as np
 
 from scalable_agent.files import whole_file
 from scalable_agent.results import curves
-from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.studies import outcomes
 
@@ -115,11 +114,7 @@ def _draw_returns(axis, runs, ancestors):
     for line in _lines(run, segment.start, segment.end) if run else ():
       axis.plot(*line, color='C0', linewidth=2)
   axis.set_ylabel('capped human-normalised score (%)' if any(
-      map(_is_of_suite, begun)) else 'return of an episode')
-
-
-def _is_of_suite(run):
-  return bool(published.levels_of_suite(run.config.get('level_name')))
+      map(runs_lib.is_of_suite, begun)) else 'return of an episode')
 
 
 def _lines(run, start, end):
@@ -134,7 +129,7 @@ def _lines(run, start, end):
     run: A `runs.Run`.
     start, end: Frames. Episodes count that ended after `start`, up to `end`.
   """
-  if _is_of_suite(run):
+  if runs_lib.is_of_suite(run):
     return [_score_line(run, start, end)]
   found = []
   for episodes in run.episodes.values():

@@ -151,8 +151,8 @@ class Member:
       settings['warm_start'] = checkpoint_files.path_of(
           self._copy_directory(record.frames), record.donor_frames)
     # A process that was killed has logged more than it has saved.
-    logged = progress.read(self._logdir).frames or 0
-    self._start_frames, self._turn_begin = max(frames, logged), None
+    self._start_frames = max(frames, self.logged_frames)
+    self._turn_begin = None
     return self._make_command(settings)
 
   def _evolve(self, frames):

@@ -7,7 +7,7 @@ class Failure(RuntimeError):
 
 def one_line(error):
   """Returns all of an exception's message in one line."""
-  return ' '.join(str(error).splitlines())
+  return ' '.join(str(error).split())
 
 
 def first_line(error):

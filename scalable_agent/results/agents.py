@@ -4,7 +4,7 @@ import collections
 import os
 
 from scalable_agent import config as config_lib
-from scalable_agent.results import published
+from scalable_agent.results import runs as runs_lib
 from scalable_agent.results import tables
 
 # Settings that make an agent what it is. The others are about the machine, or
@@ -14,10 +14,6 @@ SETTINGS = config_lib.names(config_lib.AGENT)
 # The beginning of every name says these. An agent for a suite of games has all
 # actions.
 _IN_BASE = ('agent', 'use_lstm', 'full_action_set')
-
-
-def _is_multi_task(run):
-  return bool(published.levels_of_suite(run.config.get('level_name')))
 
 
 def settings_of(run):
@@ -49,8 +45,9 @@ def group(all_runs):
   """
   found = collections.defaultdict(list)
   for run in all_runs:
-    key = (*settings_of(run).items(), _is_multi_task(run)) if run.config else (
-        run.logdir)
+    key = run.logdir
+    if run.config:
+      key = (*settings_of(run).items(), runs_lib.is_of_suite(run))
     found[key].append(run)
   return list(found.values())
 
@@ -78,7 +75,7 @@ def _base(run):
     if is_chosen:
       network = 'vector' if _observes_a_vector(run) else 'auto network'
     parts = [network] + (['LSTM'] if settings['use_lstm'] else [])
-  if _is_multi_task(run):
+  if runs_lib.is_of_suite(run):
     parts.append('multi-task')
   return ', '.join(parts)
 

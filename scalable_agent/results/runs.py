@@ -53,7 +53,7 @@ Episodes.__doc__ = """A level's training episodes, in the order of their ends.
 # What is read of a configuration.
 _READ_SETTINGS = (
     'level_name', 'seed', *config_lib.names(config_lib.AGENT))
-_HEADER = ','.join(log_lines.EpisodeLine._fields).encode()
+_HEADER = log_lines.EPISODE_HEADER.encode()
 # What is slower was not measured.
 _LEAST_FPS = 1e-3
 
@@ -86,7 +86,7 @@ def _read_json(path):
 
 def _read_config(logdir):
   """Reads `config.json`, and checks what is taken from it."""
-  path = os.path.join(logdir, 'config.json')
+  path = os.path.join(logdir, file_names.CONFIG)
   config = _read_json(path)
   for name in _READ_SETTINGS:
     if name not in config:
@@ -253,6 +253,11 @@ def read(logdir):
       last_frames or tested_frames or 0]
   return Run(logdir, config, int(max(ends)), episodes, tested, tested_frames,
              clock, evaluations, updates)
+
+
+def is_of_suite(run):
+  """Whether one agent is trained on all levels of a suite."""
+  return bool(published.levels_of_suite(run.config.get('level_name')))
 
 
 def levels_of(run):

@@ -105,7 +105,8 @@ def level_table(benchmark, agents, levels):
   header += [f'{agent}: from' for agent in agents]
   rows = []
   for level in levels:
-    scores = [scores_lib.score(seeds, level) for seeds in agents.values()]
+    scores = [scores_lib.score(agent_runs, level)
+              for agent_runs in agents.values()]
     row = [level]
     for score in scores:
       percent = scores_lib.percentages(benchmark, {level: score.mean})
@@ -133,8 +134,8 @@ def plain_table(levels, agents):
   """
   rows = []
   for level in levels:
-    for agent, seeds in agents.items():
-      score = scores_lib.score(seeds, level)
+    for agent, agent_runs in agents.items():
+      score = scores_lib.score(agent_runs, level)
       if score.runs:
         rows.append([level, _mean(score), agent, origin(score)])
   return Table(['level', 'score', 'agent', 'from'], rows)
@@ -169,9 +170,9 @@ def suite_table(benchmark, agents):
   published = {agent: scores_lib.percentages(benchmark, column)
                for agent, column in benchmark.columns.items()}
   by_levels = collections.defaultdict(list)
-  for agent, seeds in agents.items():
+  for agent, agent_runs in agents.items():
     mine = scores_lib.percentages(benchmark, {
-        level: scores_lib.score(seeds, level).mean
+        level: scores_lib.score(agent_runs, level).mean
         for level in benchmark.levels})
     by_levels[tuple(mine)].append((agent, mine))
   for levels, same in by_levels.items():
@@ -209,8 +210,8 @@ def to_csv(sections):
   writer.writeheader()
   for title, benchmark, levels, agents in sections:
     for level in levels:
-      for agent, seeds in agents.items():
-        score = scores_lib.score(seeds, level)
+      for agent, agent_runs in agents.items():
+        score = scores_lib.score(agent_runs, level)
         row = dict(score._asdict(), suite=title, agent=agent, level=level,
                    score=score.mean)
         del row['mean'], row['is_finished']

@@ -57,7 +57,7 @@ def unroll_layout(config, facts, num_levels):
   """Returns the `wire.Layout` of unrolls.
 
   Args:
-    config: A `config.Config` of either end.
+    config: A `config.Config` of either end, or what has its `unroll_length`.
     facts: As for `agreement`.
     num_levels: Levels that the replay job knows.
   """

@@ -40,7 +40,7 @@ def _find_actions(config):
 
 SUITE = Suite(
     name='gym',
-    has=lambda level_name: level_name.startswith('gym:'),
+    has=lambda level_name: level_name.startswith(gym_ids.PREFIX),
     defaults=_defaults,
     num_workers=lambda size, wanted, num_cores: min(wanted or num_cores, size),
     make_pool=_make_pool,

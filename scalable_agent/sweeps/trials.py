@@ -58,8 +58,7 @@ def mark(logdir, variant, sample, sweep_seed=None):
   if sweep_seed is not None:
     content['sweep_seed'] = sweep_seed
   if _read_mark(logdir) != content:
-    whole_file.write(os.path.join(logdir, outcomes.FILE),
-                     (json.dumps(content, indent=2) + '\n').encode())
+    whole_file.write_json(os.path.join(logdir, outcomes.FILE), content)
 
 
 def _read_mark(logdir):

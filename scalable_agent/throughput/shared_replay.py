@@ -23,7 +23,6 @@ import psutil
 from scalable_agent import actor
 from scalable_agent import environments
 from scalable_agent import suites
-from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.process import machine_cores
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import wire
@@ -59,10 +58,7 @@ def _facts(shape):
 
 
 def _layout(shape):
-  facts = _facts(shape)
-  return learner_protocol.unroll_layout(
-      (), actor.initial_output(1, facts.num_actions), facts.observation_spec,
-      shape.unroll_length, 1, finite=True)
+  return protocol.unroll_layout(shape, _facts(shape), 1)
 
 
 def _make_unroll(shape):

@@ -23,7 +23,7 @@ from scalable_agent.process import errors
 # Settings that decide which weights fit and what they mean: a log directory
 # that was begun with other values is another run's.
 IDENTITY = config_lib.names(config_lib.IDENTITY)
-CONFIG_FILE, LOCK_FILE = 'config.json', 'lock'
+CONFIG_FILE, LOCK_FILE = file_names.CONFIG, 'lock'
 _FILES = (CONFIG_FILE, checkpoint_files.NOTE_FILE, log_file.METRICS,
           log_file.EPISODES, log_file.EVALUATIONS)
 
@@ -124,7 +124,7 @@ def write(config, facts):
   path = os.path.join(config.logdir, CONFIG_FILE)
   written = dict(dataclasses.asdict(config), **facts)
   with config_lib.writing('logdir', config.logdir):
-    whole_file.write(path, (json.dumps(written, indent=2) + '\n').encode())
+    whole_file.write_json(path, written)
 
 
 def check_is_new(logdir):

@@ -49,9 +49,10 @@ def test_the_soft_limit_becomes_the_hard_one():
   _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
   resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
   assert open_files.limit() == 100
-  assert open_files.raise_limit() == hard
-  assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
-  assert open_files.raise_limit() == open_files.limit() == hard
+  for _ in range(2):
+    open_files.raise_limit()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    assert open_files.limit() == hard
 
 
 def test_a_limit_that_nobody_may_have_is_no_error(monkeypatch):
@@ -59,7 +60,8 @@ def test_a_limit_that_nobody_may_have_is_no_error(monkeypatch):
     raise ValueError('not allowed to raise maximum limit')
   monkeypatch.setattr(resource, 'getrlimit', lambda unused: (100, 10**9))
   monkeypatch.setattr(resource, 'setrlimit', refuse)
-  assert open_files.raise_limit() == 100
+  open_files.raise_limit()
+  assert open_files.limit() == 100
 
 
 def test_no_limit_is_a_number(monkeypatch):

@@ -10,6 +10,7 @@ most 108,000 frames a game, and no sticky actions.
 import numpy as np
 
 from scalable_agent import environments
+from scalable_agent.process import errors
 
 MAX_FRAMES_PER_GAME = 108000
 MAX_NOOPS = 30
@@ -36,9 +37,9 @@ def _vector_env_class(level_name):
   try:
     roms.get_rom_path(level_name)
   except OSError as e:
-    reason = ' '.join(str(e).split())
     raise environments.PoolError(
-        f'ale-py has no usable ROM for {level_name}: {reason}') from e
+        f'ale-py has no usable ROM for {level_name}: {errors.one_line(e)}'
+    ) from e
   return vector_env.AtariVectorEnv
 
 

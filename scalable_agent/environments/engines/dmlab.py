@@ -228,7 +228,7 @@ class DmLabEnvironment:
           level_cache=(level_cache.LocalLevelCache(level_cache_dir)
                        if level_cache_dir else None))
     except (ImportError, OSError, RuntimeError, ValueError) as e:
-      raise PoolError(f'{self.level_name}: {" ".join(str(e).split())}') from e
+      raise PoolError(f'{self.level_name}: {errors.one_line(e)}') from e
 
   def initial(self):
     """Starts the first episode, and returns its first observation."""

@@ -12,6 +12,7 @@ from scalable_agent.environments import contract
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.engines import gym_ids
 from scalable_agent.environments.pools import shown_pool
+from scalable_agent.process import errors
 
 # In pixels; less than half of that is enlarged for a person to see.
 _SMALLEST_SCREEN = 160
@@ -203,7 +204,7 @@ class ShownEnvironment(GymEnvironment):
     except Exception as error:  # Of a library for graphics, whichever it is.
       raise PoolError(
           f'{level_name} cannot be shown: {type(error).__name__}: '
-          f'{gym_ids.one_line(error)}') from error
+          f'{errors.one_line(error)}') from error
     self.observation_spec += (ArraySpec(screen.shape, screen.dtype),)
 
   def _convert(self, observation):

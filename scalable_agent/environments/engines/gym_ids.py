@@ -7,6 +7,7 @@ import re
 
 from scalable_agent import atari57
 from scalable_agent.environments import PoolError
+from scalable_agent.process import errors
 
 PREFIX = 'gym:'
 _LIKE_ID = re.compile(r'(\w+/.+|\w+)-v\d+')
@@ -79,14 +80,9 @@ def make(level_name, **kwargs):
   except gymnasium.error.UnregisteredEnv as error:
     suggestion = _suggestion(environment_id, gymnasium.registry)
     raise PoolError(
-        f'{level_name}: {one_line(error)}{suggestion}') from error
+        f'{level_name}: {errors.one_line(error)}{suggestion}') from error
   except (gymnasium.error.Error, ImportError) as error:
-    raise PoolError(f'{level_name}: {one_line(error)}') from error
-
-
-def one_line(error):
-  """Returns the message of an exception without line breaks."""
-  return ' '.join(str(error).split())
+    raise PoolError(f'{level_name}: {errors.one_line(error)}') from error
 
 
 def _namespace(level_name):
@@ -106,7 +102,7 @@ def _register(level_name, registry):
   except ImportError as error:
     raise PoolError(
         f'{level_name}: it needs the package {package.name}, which cannot be '
-        f'imported ({one_line(error)}). Install it with: pip install '
+        f'imported ({errors.one_line(error)}). Install it with: pip install '
         f'{package.name}') from error
   known = {spec.namespace for spec in registry.values()}
   if package.register and namespace not in known:
