@@ -50,9 +50,10 @@ class StartSettings:
       'level has to have images to show.', settings.NOWHERE,
       settings.LOCAL_PATH)
   memory_gb: float = setting(
-      0., 'GB of memory that this process may take, a fifth of which is for all '
-      'else than its buffers; 0 is all that is free. A sweep or a population that runs several processes at a '
-      'time gives each its share of what is free when it starts.',
+      0., 'GB of memory that this process may take, a fifth of which is for '
+      'all else than its buffers; 0 is all that is free. A sweep or a '
+      'population that runs several processes at a time gives each its share '
+      'of what is free when it starts.',
       settings.NOWHERE, settings.FINITE_NOT_NEGATIVE)
   profile_updates: str = setting(
       '', 'Updates to write a trace of, FIRST:LAST. TensorFlow\'s profiler '

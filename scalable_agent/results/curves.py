@@ -20,6 +20,8 @@ _COLUMNS = 4
 # text is as large as that of the page.
 _WIDTH, _HEIGHT, _LEGEND_LINE = 4.4, 2.9, .19
 _LEFT, _RIGHT, _TOP, _BOTTOM = .62, .12, .3, .48
+# Of the names of agents, in points, and how many letters fit at that.
+_FONT_SIZE, _NUM_LETTERS = 8, 62
 _DPI = 160
 _COLOURS = 64
 
@@ -185,10 +187,12 @@ def _draw_panel(figure, place, level, level_lines, in_hours):
   axis.xaxis.set_major_locator(locator)
   axis.grid(alpha=.3)
   # Below the picture, where it covers no curve.
+  longest = max(len(line.label) for line in level_lines)
   legend = figure.legend(
       handles=axis.get_legend_handles_labels()[0], loc='lower left',
       bbox_to_anchor=(left / total[0], bottom / total[1]), frameon=False,
-      fontsize=8, borderpad=.2, labelspacing=.3)
+      fontsize=_FONT_SIZE * min(_NUM_LETTERS / longest, 1), borderpad=.2,
+      labelspacing=.3)
   for text in legend.get_texts():
     text.set_parse_math(False)
 

@@ -1,4 +1,4 @@
-"""From flags to the policy of a learner's process, and what batches its calls."""
+"""From flags to a learner's own policy, and to what batches its calls."""
 
 from scalable_agent import config as config_lib
 from scalable_agent.assembly import devices as devices_assembly

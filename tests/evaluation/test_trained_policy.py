@@ -208,7 +208,8 @@ def test_without_a_configuration_flags_have_to_say_what_was_trained(
   logdir.mkdir()
   for path in lstm[0].glob('ckpt-0.*'):
     (logdir / path.name).write_bytes(path.read_bytes())
-  settings = dict(logdir=str(logdir), mode='test', level_name='synthetic:size=3')
+  settings = dict(
+      logdir=str(logdir), mode='test', level_name='synthetic:size=3')
   given = run_config.resolve(dict(settings, use_lstm=True))
   assert trained.restore(given).saved.frames == 0
   # Whether or not its environments can be made.

@@ -96,7 +96,8 @@ def test_weights_are_renewed_once_an_environment_has_used_them():
   def get_weights(version):
     asked.append(version)
     # The third time there are none that are newer.
-    return (f'weights {len(asked)}', 10 * len(asked)) if len(asked) < 3 else None
+    count = len(asked)
+    return (f'weights {count}', 10 * count) if count < 3 else None
 
   def create_policy(weights, version):
     policy = types.SimpleNamespace(weights=weights, version=version)

@@ -5,6 +5,7 @@ import io
 from matplotlib import figure as figure_lib
 import numpy as np
 from PIL import Image
+import pytest
 
 from scalable_agent.results import curves
 from scalable_agent.results import runs
@@ -97,6 +98,14 @@ def test_legends_stand_below_the_curves():
   assert _size(three)[1] > _size(one)[1]
   # A row of pixels may be rounded up or down.
   assert (_dark_rows(one)[:300] != _dark_rows(three)[:300]).sum() <= 2
+
+
+@pytest.mark.parametrize('length', [30, 70, 130])
+def test_names_of_agents_are_not_cut_off(length):
+  name = ('learning_rate=0.0001, target_update_period=100, ' * 3)[:length]
+  picture = np.array(Image.open(io.BytesIO(curves.draw(
+      {'pong': [_line(name)]}))).convert('L'))
+  assert picture[-20:].min() < 128 and picture[-20:, -3:].min() > 200
 
 
 def test_curves_over_hours_are_those_of_the_hours():
