@@ -15,11 +15,12 @@ _LEARNED = 100.
 _NOT_LEARNED = 40.
 _FRAMES = 50_000
 _OF_IMPALA = ('--batch_size=8', '--learning_rate=0.006')
-# A fifth of the frames, each of which is trained on 25 times.
+# A fifth of the frames, each of which is trained on 13 times.
 _LEARNED_SO_SOON = 50.
 _FRAMES_OF_REACTOR = 10_000
 _OF_REACTOR = ('--agent=reactor', '--v_min=0', '--v_max=100', '--nouse_lstm',
-               '--learning_rate=0.0005')
+               '--learning_rate=0.001', '--steps_per_update=10',
+               '--target_update_period=100')
 
 
 def _learn(run, logdir, *arguments, frames=_FRAMES, settings=_OF_IMPALA):
