@@ -15,6 +15,7 @@ import dataclasses
 import enum
 import math
 
+from scalable_agent.files import file_names
 from scalable_agent.process import errors
 
 _METADATA_KEY = 'setting'
@@ -68,7 +69,7 @@ FINITE_POSITIVE = Check(
     'it has to be finite and positive')
 # What Python would write to gs://bucket/run goes to a folder called `gs:`.
 LOCAL_PATH = Check(
-    lambda value: '://' not in value,
+    lambda value: not file_names.is_remote(value),
     'it has to be a path of the file system, and no URL. Mount the storage, '
     'and name where it is mounted')
 

@@ -246,13 +246,15 @@ class Population:
     # start: who has the fewest frames trains on.
     waiting = sorted(self.rank(member.run) for member in self.members
                      if member.run.state == 'waiting' and not member.run.rests)
-    num_leaving = sum(member.run.is_told for member in self.members)
+    waiting = waiting[sum(member.run.is_told for member in self.members):]
+    if not waiting:
+      return
     over = [member for member in self.members
             if not member.run.is_told and
             member.trained_seconds() >= self.turn_seconds and
             not member.has_trained()]
     over.sort(key=lambda member: (
         member.logged_frames, member.trained_seconds()), reverse=True)
-    for frames, member in zip(waiting[num_leaving:], over):
+    for frames, member in zip(waiting, over):
       if frames <= member.logged_frames:
         member.run.terminate()
