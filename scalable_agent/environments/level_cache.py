@@ -1,12 +1,14 @@
 """Keeps the maps that DeepMind Lab compiles, for later episodes and runs."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 from scalable_agent.files import file_names
@@ -17,7 +19,30 @@ _FAILED = 4
 _PROGRAM = f'import sys, {__name__} as m; sys.exit(m.main(*sys.argv[1:]))'
 
 _COPY_TIMEOUT_SECONDS = 120.
+# What is written to try a cache, and removed.
+_TRIAL = 'write_test'
 _PAUSE_SECONDS = .1
+
+
+def check_writable(cache_dir):
+  """Tries whether maps can be written.
+
+  Args:
+    cache_dir: As of `LocalLevelCache`. A local one exists.
+
+  Raises:
+    OSError: They cannot; the message says why.
+  """
+  if not file_names.is_remote(cache_dir):
+    if not os.access(cache_dir, os.W_OK):
+      raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return
+  with tempfile.NamedTemporaryFile() as f:
+    try:
+      _copy_elsewhere(f.name, _temporary_name(os.path.join(cache_dir, _TRIAL)),
+                      is_trial=True)
+    except subprocess.TimeoutExpired as e:
+      raise OSError(f'no answer within {e.timeout:g} s') from e
 
 
 class LocalLevelCache:
@@ -146,40 +171,44 @@ def _temporary_name(path):
   return f'{path}.{socket.gethostname()}.{os.getpid()}.tmp'
 
 
-def _copy_elsewhere(source, target):
+def _copy_elsewhere(source, target, is_trial=False):
   """Copies in another process: the engine crashes where TensorFlow is loaded.
+
+  Args:
+    source, target: As of `_copy`.
+    is_trial: Whether to remove the target again.
   """
   result = subprocess.run(
-      [sys.executable, '-c', _PROGRAM, source, target], check=False,
+      [sys.executable, '-c', _PROGRAM, source, target,
+       *['trial'] * is_trial], check=False,
       stdin=subprocess.DEVNULL, capture_output=True, text=True,
       timeout=_COPY_TIMEOUT_SECONDS)
-  if result.returncode == _NOT_FOUND:
-    raise FileNotFoundError(source)
   if result.returncode:
     lines = result.stderr.strip().splitlines() or ['it does not say why']
-    raise OSError(f'copying {source} to {target} failed: {lines[-1]}')
+    error = FileNotFoundError if result.returncode == _NOT_FOUND else OSError
+    raise error(f'copying {source} to {target} failed: {lines[-1]}')
 
 
-def _copy_with_tensorflow(source, target):
+def _copy_with_tensorflow(source, target, is_trial=False):
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   import tensorflow as tf
   temporary = _temporary_name(target)
   try:
     tf.io.gfile.copy(source, temporary, overwrite=True)
     tf.io.gfile.rename(temporary, target, overwrite=True)
+    if is_trial:
+      tf.io.gfile.remove(target)
   except tf.errors.NotFoundError as e:
     raise FileNotFoundError(e.message) from e
   except tf.errors.OpError as e:
     raise OSError(e.message) from e
 
 
-def main(source, target):
+def main(source, target, trial=''):
   """Copies one file with TensorFlow; returns the exit status."""
   try:
-    _copy_with_tensorflow(source, target)
+    _copy_with_tensorflow(source, target, is_trial=bool(trial))
     return 0
-  except FileNotFoundError:
-    return _NOT_FOUND
   except OSError as e:
     print(e, file=sys.stderr)
-    return _FAILED
+    return _NOT_FOUND if isinstance(e, FileNotFoundError) else _FAILED

@@ -391,6 +391,13 @@ def test_a_cache_that_cannot_be_written_is_a_warning(
   assert f'--level_cache_dir={tmp_path} cannot be written' in caplog.text
 
 
+def test_a_cache_far_away_is_tried_at_the_start(fake, caplog):
+  """What workers say of theirs, nobody reads."""
+  dmlab.check(['seekavoid_arena_01'], '', 'unknown://maps')
+  assert '--level_cache_dir=unknown://maps cannot be written' in caplog.text
+  assert "'unknown' not implemented" in caplog.text
+
+
 def test_the_engine_is_told_where_its_files_are(fake, tmp_path):
   values = dict(level_name='seekavoid_arena_01', num_actors=1)
   (pool,) = _make_pools(runfiles_path=tmp_path, **values)

@@ -133,6 +133,15 @@ assert 'tensorflow' not in sys.modules
   assert (tmp_path / 'fetched').read_text() == 'a map'
 
 
+def test_a_trial_leaves_nothing(tmp_path, capsys):
+  source = _write(tmp_path / 'map.pk3', 'a map')
+  (tmp_path / 'maps').mkdir()
+  assert level_cache.main(source, f'file://{tmp_path}/maps/a', 'trial') == 0
+  assert not os.listdir(tmp_path / 'maps')
+  assert level_cache.main(source, f'file://{tmp_path}/none/a', 'trial') != 0
+  assert 'No such file' in capsys.readouterr().err
+
+
 def _fetch_at_once(directory, key, target, count, compile_map):
   """Fetches a map for several engines; returns how many had to compile it."""
   barrier = threading.Barrier(count)

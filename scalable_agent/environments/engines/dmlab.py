@@ -117,7 +117,7 @@ def check(level_names, dataset_path, level_cache_dir=''):
       made; the message is one line that says what to do.
   """
   check_engine(level_names[0])
-  if level_cache_dir and not file_names.is_remote(level_cache_dir):
+  if level_cache_dir:
     _check_cache(level_cache_dir)
   needing = sorted({name for name in level_names if name in _DATASET_LEVELS})
   if needing and dataset_path == _DUMMY_DATASET:
@@ -139,15 +139,18 @@ def check(level_names, dataset_path, level_cache_dir=''):
 
 
 def _check_cache(directory):
+  if not file_names.is_remote(directory):
+    try:
+      os.makedirs(directory, exist_ok=True)
+    except OSError as e:
+      raise PoolError(f'--level_cache_dir={directory} cannot be made: '
+                      f'{errors.first_line(e)}') from e
   try:
-    os.makedirs(directory, exist_ok=True)
+    level_cache.check_writable(directory)
   except OSError as e:
-    raise PoolError(f'--level_cache_dir={directory} cannot be made: '
-                    f'{errors.first_line(e)}') from e
-  if not os.access(directory, os.W_OK):
     logging.warning(
         '--level_cache_dir=%s cannot be written: maps that are not there are '
-        'compiled each time.', directory)
+        'compiled each time (%s).', directory, errors.first_line(e))
 
 
 def make_pool(level_names, seed, height, width, num_action_repeats,
