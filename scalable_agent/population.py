@@ -33,6 +33,7 @@ from scalable_agent.populations import training
 from scalable_agent.process import binary
 from scalable_agent.sweeps import flags as sweep_flags
 from scalable_agent.sweeps import samples as samples_lib
+from scalable_agent.sweeps import shared_replay
 
 FLAGS = flags.FLAGS
 
@@ -80,10 +81,9 @@ def _check_flags():
     raise _refusal('task', 'each member is one process')
   if FLAGS.job_name != 'learner':
     raise _refusal('job_name', 'each member trains')
-  if FLAGS.share_replay and FLAGS.parallel < FLAGS.population:
-    raise _refusal(
-        'parallel', f'with --share_replay, all {FLAGS.population} members go '
-        f'at the same time. Set it to {FLAGS.population}')
+  if FLAGS.share_replay or FLAGS.replay_host:
+    shared_replay.check_parallel(
+        FLAGS.population, FLAGS.parallel, 'members')
 
 
 def read_settings():

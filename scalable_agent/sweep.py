@@ -135,8 +135,11 @@ def main(argv):
       on_poll = lambda: None
       if _shares_replay():
         shared_replay.check_sweep(trials, configs, FLAGS.seeds)
+        if not FLAGS.slurm:
+          shared_replay.check_parallel(
+              sum(run.state != 'done' for run in runs), FLAGS.parallel, 'runs')
       if replay_host:
-        shared_replay.check_starts(runs, FLAGS.parallel, FLAGS.slurm)
+        shared_replay.check_slurm(FLAGS.slurm)
         job = shared_replay.SharedReplay(FLAGS.logdir, configs[0], runs)
         on_poll = stack.enter_context(job).check
       program.finish(runs, 'run', FLAGS.slurm, _slurm_script,

@@ -8,6 +8,7 @@ T is the number of time steps, B the batch size. Index t of `actions`,
 """
 
 import collections
+import math
 
 import numpy as np
 import tensorflow as tf
@@ -74,9 +75,12 @@ def behaviour_relevance(behaviour_policy_logits, target_policy_logits,
       log_pi)
   # Infinity times a probability of 0 would be NaN.
   log_implied = tf.where(tf.math.is_inf(rho_bar), log_pi, truncated)
-  return tf.stop_gradient(
-      tfp.distributions.Categorical(logits=log_pi).kl_divergence(
-          tfp.distributions.Categorical(logits=log_implied)))
+  divergence = tfp.distributions.Categorical(logits=log_pi).kl_divergence(
+      tfp.distributions.Categorical(logits=log_implied))
+  # Of an implied policy that is 0 everywhere, Z is 0 too.
+  return tf.stop_gradient(tf.where(
+      tf.reduce_all(tf.math.is_inf(log_implied), axis=-1), math.inf,
+      divergence))
 
 
 def is_trusted(relevance, threshold):

@@ -91,8 +91,10 @@ def test_the_worse_takes_over_the_weights_of_the_better(tmp_path):
      '--job_name=replay cannot work: each member trains'),
     (('--population=3', '--parallel=2', '--share_replay',
       '--replay_proportion=0.5'),
-     '--parallel=2 cannot work: with --share_replay, all 3 members go at the '
+     '--parallel=2 cannot work: all 3 members that share replay go at the '
      'same time. Set it to 3.'),
+    (('--population=3', '--parallel=2', '--replay_host=a:1',
+      '--replay_proportion=0.5'), '--parallel=2 cannot work: all 3 members '),
     (('--learning_rate=1',), '--learning_rate is given, and drawn too'),
     (('--range=epsilon=2:1',), '--range=epsilon=2:1 cannot work: it is empty'),
     (('--adapt=gradient_norm_cip',),

@@ -405,7 +405,10 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
     (('--seeds=2', 'seeds'), 'Unexpected arguments: seeds'),
     (('--samples=2', '--best=1'), '--best=1 cannot work: '),
     (('--seeds=2', '--slurm=submit'), '--slurm=submit needs sbatch'),
-    ((_RATES, *_SHARED), '--parallel=1 cannot work: with --share_replay'),
+    ((_RATES, *_SHARED), '--parallel=1 cannot work: all 2 runs that share '
+     'replay go at the same time. Set it to 2.'),
+    ((_RATES, '--replay_host=a:1', '--replay_proportion=0.5'),
+     '--parallel=1 cannot work: all 2 runs that share '),
     ((_RATES, *_SHARED, '--parallel=2', '--slurm=print'),
      '--slurm=print cannot work with --share_replay'),
     (('--seeds=1', _RATES, *_SHARED, '--parallel=2'),

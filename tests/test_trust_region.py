@@ -110,6 +110,7 @@ def test_actions_that_are_never_taken():
       _relevance([.5, .25, .25], [.25, .75, 0.]),
       _slow_relevance([.5, .25], [.25, .75], 1.), rtol=1e-5)
   assert _relevance([.5, .5, 0.], [.25, .5, .25]) == np.inf
+  assert _relevance([1., 0.], [0., 1.]) == np.inf
 
 
 def test_no_gradient_flows_through_the_relevance():

@@ -110,22 +110,32 @@ def check_sweep(trials_to_run, configs, num_seeds):
   check_one_condition(trials_to_run)
 
 
-def check_starts(runs, parallel, slurm):
-  """Refuses a sweep that cannot have a replay job of its own.
+def check_parallel(left, parallel, noun):
+  """Refuses what shares replay, and would not go at the same time.
 
   Args:
-    runs: A list of its `ManagedRun`s.
-    parallel: Runs at a time.
+    left: How many are left to go.
+    parallel: How many may go at a time.
+    noun: What they are called, in the plural.
+
+  Raises:
+    ConfigError: They are too many.
+  """
+  if left > parallel:
+    raise config_lib.refusal(
+        'parallel', parallel, f'all {left} {noun} that share replay go at the '
+        f'same time. Set it to {left}')
+
+
+def check_slurm(slurm):
+  """Refuses a replay job here for runs that Slurm starts.
+
+  Args:
     slurm: The value of --slurm.
 
   Raises:
-    ConfigError: It cannot.
+    ConfigError: Slurm starts them.
   """
-  left = sum(run.state != 'done' for run in runs)
-  if left > parallel:
-    raise config_lib.refusal(
-        'parallel', parallel, f'with --share_replay, all {left} runs that are '
-        f'left go at the same time. Set it to {left}')
   if slurm:
     raise config_lib.ConfigError(
         f'--slurm={slurm} cannot work with --share_replay, whose replay '
