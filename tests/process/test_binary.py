@@ -10,6 +10,15 @@ import sys
 from scalable_agent.process import binary
 binary.run(lambda argv: sys.exit(3))
 """
+_WITH_FLAGS = """
+import sys
+from absl import flags
+from scalable_agent.process import binary
+flags.DEFINE_integer('size', 1, '')
+flags.DEFINE_bool('fast', True, '')
+flags.DEFINE_multi_string('each', [], '')
+binary.run(lambda argv: sys.exit(3))
+"""
 _INTERRUPTED = """
 import os, signal, time
 from scalable_agent.process import binary
@@ -48,3 +57,25 @@ def test_everything_else_is_as_it_was():
 def test_ctrl_c_needs_no_traceback():
   result = _run(program=_INTERRUPTED)
   assert (result.returncode, result.stderr) == (130, '')
+
+
+@pytest.mark.parametrize('arguments, said', [
+    (['--size=3', '--{file}'], ['--size=3 has no effect, since --{file} ']),
+    (['--size', '3', '--nofast', '--{file}'], ['--size has', '--nofast has']),
+    (['--size=3', '--flagfile', '{name}'],
+     ['--size=3 has no effect, since --flagfile {name} comes after it']),
+    (['--{file}', '--size=3'], []),
+    (['--size=3', '--{file}', '--size=4'], []),
+    (['--size=5', '--{file}'], []),  # As in the file.
+    (['--each=1', '--{file}'], []),  # They add up.
+    (['--size=3', '--', '--{file}'], [])])
+def test_a_flag_that_a_flag_file_overrides_is_said(tmp_path, arguments, said):
+  name = tmp_path / 'a.flags'
+  name.write_text('# A comment.\n--size=5\n--fast\n\n--each=2\n')
+  formatted = [each.format(file=f'flagfile={name}', name=name)
+               for each in arguments]
+  result = _run(*formatted, program=_WITH_FLAGS)
+  assert result.returncode == 3
+  assert result.stderr.count('has no effect') == len(said)
+  for text in said:
+    assert text.format(file=f'flagfile={name}', name=name) in result.stderr
