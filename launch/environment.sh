@@ -21,15 +21,16 @@ install_package() {
   local extras stamp
   extras="$(IFS=,; echo "$*")"
   stamp="$venv/.installed-${extras:-base}"
-  if [[ ! -x "$python" ]]; then
+  if ! "$python" -m pip --version >/dev/null 2>&1; then
     local base="${PYTHON:-python3}"
     command -v "$base" >/dev/null || fail "$base is not installed."
-    "$base" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
-      fail "$("$base" --version) is too old, Python 3.10 or newer is needed;" \
-        "name one in the variable PYTHON."
+    "$base" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' ||
+      fail "$("$base" --version) cannot run this: TensorFlow is there for Python" \
+        "3.10 to 3.13. Name one in the variable PYTHON."
     echo "Making the virtual environment $venv" >&2
+    # Without its pip it is made again, also after Ctrl-C.
     if ! "$base" -m venv "$venv"; then
-      rm -f "$python"  # It has no pip; the next start makes it again.
+      rm -f "$python"
       fail "$base cannot make virtual environments (Debian: apt install" \
         "python3-venv)."
     fi

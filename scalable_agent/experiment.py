@@ -42,8 +42,14 @@ flags.adopt_module_key_flags(config_flags)
 
 def _say_default_level(config):
   """Warns of a level that nobody has named: a run may have been meant."""
-  if (config.writes_logdir and not FLAGS['level_name'].present and
-      not logdir_lib.read_config(config.logdir, config.mode)):
+  if FLAGS['level_name'].present:
+    return
+  if config.is_actor_job:
+    logging.warning(
+        '--level_name is not given: this actor plays the default, %s. It needs '
+        'the level of its learner.', config.level_name)
+  elif (config.writes_logdir and
+        not logdir_lib.read_config(config.logdir, config.mode)):
     logging.warning(
         '--level_name is not given, and --logdir=%s holds no run to go on '
         'with: a new run trains on the default, %s.', config.logdir,

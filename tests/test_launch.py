@@ -113,7 +113,7 @@ def test_old_or_missing_interpreters_are_refused_in_one_line(tmp_path):
               'test "$1" = --version && echo Python 3.8.1 || exit 1\n')
   result = _run('quickstart.sh', VENV=tmp_path / 'none', PYTHON=old)
   assert result.returncode == 1
-  assert result.stderr.startswith('Error: Python 3.8.1 is too old')
+  assert result.stderr.startswith('Error: Python 3.8.1 cannot run this')
   assert result.stderr.count('\n') == 1
   missing = _run('test.sh', VENV=tmp_path / 'none', PYTHON='no-such-python')
   assert missing.returncode == 1

@@ -202,6 +202,9 @@ def check_value(declared, value):
     raise refusal(declared.name, value,
                   f'it has to be {_TYPES[declared.type]}, and its type is '
                   f'{type(value).__name__}')
+  if declared.type is str and value.startswith('~'):
+    raise refusal(declared.name, value, 'no shell has replaced ~, which would '
+                  'be the name of a folder. Write $HOME in its place')
   if declared.choices and value not in declared.choices:
     raise refusal(declared.name, value,
                   f'it has to be {" or ".join(declared.choices)}')

@@ -15,6 +15,7 @@ from scalable_agent import dynamic_batching
 from scalable_agent import staging
 from scalable_agent.learner_service import intake
 from scalable_agent.learner_service import protocol
+from scalable_agent.learner_service import roll_call
 from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import channels
 from scalable_agent.remote import sessions as sessions_lib
@@ -121,6 +122,8 @@ class Methods:
     self.snapshot = None
     self.is_done = False
     self.is_closing = False
+    self._roll_call = roll_call.RollCall(
+        self.sessions, has_pools=offer.make_actor is not None)
     self._offer = offer
     self._server = server
     self._level_indices = {level: i for i, level in enumerate(offer.levels)}
@@ -156,6 +159,12 @@ class Methods:
       raise Rejected(grpc.StatusCode.NOT_FOUND, 'no such session')
     self._check_open(session)
     return session
+
+  def check(self):
+    """Ends old sessions, and says which actor jobs are gone."""
+    self.sessions.expire()
+    if not (self.is_done or self.is_closing):
+      self._roll_call.check()
 
   async def hello(self, call, message):
     """Makes a session, or finds one again; answers its number and the levels.

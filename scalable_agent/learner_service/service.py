@@ -58,7 +58,7 @@ class Service:
             GetWeights=each(methods.get_weights),
             PutUnroll=each(methods.put_unrolls),
             Act=server_lib.Method(methods.act)),
-        max_message_bytes, security, methods.sessions.expire)
+        max_message_bytes, security, methods.check)
 
   @property
   def port(self):

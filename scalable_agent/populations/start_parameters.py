@@ -29,7 +29,8 @@ def draw(ranges, adapt, given, size, sample_seed):
   for each in ranges:
     if each.name in given:
       raise config_lib.ConfigError(
-          f'--{each.name} is given, and drawn too (--range). Leave one out.')
+          f'--{each.name} is given, and drawn too. Leave it out, or name with '
+          '--range only what is to be drawn; by default that is Table D.1.')
     if each.name in _SAME:
       raise config_lib.ConfigError(
           f'{each.name} cannot be drawn (--range): members copy the weights of '

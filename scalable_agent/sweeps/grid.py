@@ -123,7 +123,8 @@ def check_names(factors, drawn, given):
           'different settings.')
     if name in given:
       raise config_lib.ConfigError(
-          f'--{name} is given for all runs, and the sweep sets it for each. '
+          f'--{name} is given for all runs, and the sweep sets it for each '
+          '(--vary, --variant; --samples with --range, by default Table D.1). '
           'Leave one out.')
 
 
