@@ -804,6 +804,10 @@ def test_bad_flags_get_one_line(tmp_path, arguments, expected):
      ['network', 'deep']),
     (['--level_name=gym:CartPole-v1', '--mode=test'],
      ['--logdir=', 'has no checkpoint']),
+    (['--level_name=gym:CartPole-v1', '--logdir=~/run'],
+     ['--logdir=~/run cannot work', '$HOME']),
+    (['--level_name=gym:CartPole-v1', '--auth_token_file=~/token'],
+     ['--auth_token_file=', '~/token cannot work', '$HOME']),
 ])
 def test_bad_settings_get_one_line(tmp_path, run_main, arguments, expected):
   error = _error_of(run_main(
@@ -828,6 +832,20 @@ def test_a_level_that_nobody_has_named_is_said(
       config_lib.resolve(dict(level_name='pong')).to_json())
   run_main(logdir)
   assert 'holds no run' not in caplog.text
+
+
+def test_an_actor_of_a_level_that_nobody_has_named_says_so(
+    tmp_path, run_main, monkeypatch, caplog):
+  monkeypatch.setattr(experiment, '_act', lambda config, stop: None)
+  actor = '--job_name=actor', '--task=0'
+  run_main(*actor, '--level_name=gym:CartPole-v1')
+  assert 'is not given' not in caplog.text
+  monkeypatch.setattr(
+      experiment.run_config, 'resolve', lambda values: config_lib.resolve(
+          dict(values, level_name='gym:CartPole-v1')))
+  run_main(*actor)
+  assert ('--level_name is not given: this actor plays the default, '
+          'gym:CartPole-v1.' in caplog.text)
 
 
 def test_a_flag_that_makes_no_difference_is_said(

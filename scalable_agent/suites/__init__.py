@@ -60,7 +60,8 @@ def find(level_name):
 def _nearest(level_name):
   """Returns the names that a user may have meant, the nearest first."""
   if gym_ids.is_like_id(level_name):
-    return [f'gym:{level_name.removeprefix("gym")}']
+    atari_level = gym_ids.atari_level(level_name)
+    return [atari_level or f'gym:{level_name.removeprefix("gym")}']
   return difflib.get_close_matches(
       level_name.casefold(), [name for suite in SUITES for name in suite.names],
       cutoff=_SIMILARITY)

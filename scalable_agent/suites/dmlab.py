@@ -82,16 +82,19 @@ def _refuse(config):
 
 
 def _nearest(level_name):
-  """Returns which known levels have such a name, in brackets, '' for none."""
+  """Returns which known levels have the most similar names, in brackets."""
   if gym_ids.is_like_id(level_name):
     return f' (the nearest: gym:{level_name})'
   folder, _, short_name = level_name.casefold().rpartition('/')
-  known = (*atari.SUITE.names, _ALL, *sorted(dmlab30.ALL_LEVELS),
-           *_WITHOUT_FOLDER)
+  known = {name.casefold(): name for name in (
+      *atari.SUITE.names, _ALL, *sorted(dmlab30.ALL_LEVELS), *_WITHOUT_FOLDER,
+      *gym_ids.registered())}
   # A level of the user's own has a folder.
   nearest = difflib.get_close_matches(
       short_name, known, cutoff=.6 if folder else .5)
-  return f' (the nearest: {", ".join(nearest)})' if nearest else ''
+  nearest = nearest or difflib.get_close_matches(
+      short_name, known, n=1, cutoff=0.)
+  return f' (the nearest: {", ".join(known[name] for name in nearest)})'
 
 
 def _check_folder(level_name):

@@ -323,6 +323,9 @@ def test_unsupported_actions():
 def test_unknown_id_names_similar_ones():
   assert 'gym:CartPole-v1' in _error('gym:CratPole-v1')
   assert 'similar' not in _error('gym:xyzzy')
+  for name in 'gym:SpaceInvadersNoFrameskip-v77', 'gym:SpaceInvaders-v77':
+    assert ('(Atari: space_invaders by the paper\'s protocol, or '
+            'gym:ALE/SpaceInvaders-v5)') in _error(name)
 
 
 def test_error_reaches_the_pools_maker():

@@ -11,6 +11,8 @@ from scalable_agent.process import errors
 
 PREFIX = 'gym:'
 _LIKE_ID = re.compile(r'(\w+/.+|\w+)-v\d+')
+# What older versions of Gym append to the name of a game.
+_OLD_SUFFIXES = re.compile('(NoFrameskip|Deterministic)$')
 
 _Package = collections.namedtuple('_Package', 'name module register')
 _Package.__doc__ = """What registers the ids of a namespace.
@@ -41,14 +43,23 @@ def atari_level(level_name):
   """Returns the level that plays the same game by the paper's protocol.
 
   Args:
-    level_name: One of ALE's own levels.
+    level_name: One of ALE's own levels, or another name of an environment.
 
   Returns:
-    A string, such as 'pong' for 'gym:ALE/Pong-v5'; None if the paper has no
-    such game.
+    A string, such as 'pong' for 'gym:ALE/Pong-v5' and 'PongNoFrameskip-v4';
+    None if the paper has no such game.
   """
-  name, _, _ = level_name.rpartition('/')[2].partition('-')
-  return _ATARI_LEVELS.get(name)
+  name, _, _ = re.split('[/:]', level_name)[-1].partition('-')
+  return _ATARI_LEVELS.get(_OLD_SUFFIXES.sub('', name))
+
+
+def registered():
+  """Returns the levels that Gymnasium itself has, a list; empty without it."""
+  try:
+    import gymnasium
+  except ImportError:
+    return []
+  return [PREFIX + environment_id for environment_id in gymnasium.registry]
 
 
 def make(level_name, **kwargs):
@@ -110,7 +121,11 @@ def _register(level_name, registry):
 
 
 def _suggestion(environment_id, registry):
-  """Returns text to append, naming up to three similar ids."""
+  """Returns text to append, naming what may have been meant."""
+  level = atari_level(environment_id)
+  if level:
+    return (f' (Atari: {level} by the paper\'s protocol, or '
+            f'gym:ALE/{level.title().replace("_", "")}-v5)')
   similar = difflib.get_close_matches(
       environment_id.split(':')[-1], list(registry))
   if not similar:
