@@ -249,7 +249,8 @@ def test_several_learners_act_at_the_ratio_together(tmp_path):
      '--steps_per_update=6.0 cannot work: it is a setting of --agent=reactor, '
      'and this is --agent=impala.'),
     (['--agent=reactor', '--level_name=gym:CartPole-v1'],
-     '--v_min=-10.0 cannot work: that is for rewards clipped as on Atari; '),
+     '--v_min=-10.0 cannot work: that is for rewards clipped as on Atari; '
+     'with --reward_clipping=none give '),
     ([*_ALONE, '--replay_steps=100000000000'],
      '--replay_steps=100000000000 cannot work: its steps of '),
     ([*_ALONE, '--replay_steps=511', '--unroll_length=32'],

@@ -15,17 +15,11 @@ _OF = dict(agent='reactor')
 # Where the paper is silent: decay and epsilon as Adam has them, the entropy
 # cost of IMPALA, a network by the observation. Its momentum is zero, and not
 # Adam's .9, "because asynchronous updates induce implicit momentum" (3.4.1).
-_DEFAULTS = dict(
+DEFAULTS = dict(
     unroll_length=32, batch_size=4, learning_rate=.00005,
     learning_rate_schedule='constant', decay=.999, momentum=0., epsilon=1e-8,
     gradient_norm_clip=0., entropy_cost=.01, frame_stack=1, network='auto',
     use_lstm=True)
-_DEFAULTS_OF_GYM = dict(_DEFAULTS, replay_steps=100_000, replay_min_steps=1000)
-
-
-def defaults(suite_name):
-  """Returns the settings whose default is another one with Reactor, a dict."""
-  return _DEFAULTS_OF_GYM if suite_name == 'gym' else _DEFAULTS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,10 +50,10 @@ class ReactorSettings:
                      'it has to be from 2 to 10000'), **_OF)
   v_min: float = setting(
       -10., 'Smallest discounted return of clipped rewards that distributions '
-      'can tell apart. gym: has to be given.', NETWORK, **_OF)
+      'can tell apart. Has to be given if rewards are not clipped to [-1, 1].', NETWORK, **_OF)
   v_max: float = setting(
-      10., 'Largest such return. gym: has to be given. The middle of the two '
-      'is what every return is thought to be at first.', NETWORK, **_OF)
+      10., 'Largest such return; has to be given likewise. The middle of the '
+      'two is what every return is thought to be at first.', NETWORK, **_OF)
   steps_per_update: float = setting(
       5., 'Agent steps acted for each update, over all learners (3.4: 4 to 6).',
       LEARNING, settings.FINITE_POSITIVE, **_OF)

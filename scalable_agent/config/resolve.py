@@ -54,11 +54,11 @@ def resolve(values):
                     f'it is a setting of --agent={declared.agent}, and this is '
                     f'--agent={resolved["agent"]}')
   suite = _find_suite(resolved['level_name'])
-  if resolved['agent'] == 'reactor':
-    _require_returns(suite, resolved, values)
   for name, value in _defaults(suite, resolved).items():
     if name not in values:
       resolved[name] = value
+  if resolved['agent'] == 'reactor':
+    _require_returns(resolved, values)
   config = Config(suite=suite.name, **resolved,
                   shares_replay=bool(resolved['replay_host']))
   checks.check_jobs(config)
@@ -90,7 +90,7 @@ def defaults(level_name, agent):
 def _defaults(suite, values):
   found = suite.defaults(values['level_name'])
   if values['agent'] == 'reactor':
-    found = dict(found, **reactor.defaults(suite.name))
+    found = found | reactor.DEFAULTS | suite.defaults_of_reactor
   return found
 
 
@@ -136,14 +136,15 @@ def _find_suite(level_name):
     raise ConfigError(f'--level_name={level_name} {e}') from e
 
 
-def _require_returns(suite, values, given):
-  """Refuses Atari's range of returns on Gymnasium, unless the user gave it."""
+def _require_returns(values, given):
+  """Refuses Atari's range of returns for other rewards, unless it is given."""
+  clipping = values['reward_clipping']
   for name in ('v_min', 'v_max'):
-    if suite.name == 'gym' and name not in given:
+    if clipping != 'abs_one' and name not in given:
       raise refusal(
-          name, values[name], 'that is for rewards clipped as on Atari; give '
-          '--v_min and --v_max, between which the discounted returns of '
-          f'{values["level_name"]} lie')
+          name, values[name], 'that is for rewards clipped as on Atari; with '
+          f'--reward_clipping={clipping} give --v_min and --v_max, between '
+          f'which the discounted returns of {values["level_name"]} lie')
 
 
 def _choose(config, suite, given):

@@ -46,17 +46,14 @@ _HOW_DRAWN = (
     'diamonds the means of evaluations while a run trained. '
     'Dashed: a human. Dotted: random actions. Hours are those of training, all '
     'starts of a run together.')
-_TITLES = {'gym': 'Gymnasium', 'dmlab': 'Other levels of DeepMind Lab',
-           'synthetic': 'Synthetic levels'}
-_NO_SUITE = 'Other levels'
 
 
 def _title(level):
   """What to call the suite of a level of which nothing is published."""
   try:
-    return _TITLES[suites.find(level).name]
+    return suites.find(level).title
   except LookupError:
-    return _NO_SUITE
+    return suites.Suite.title
 
 
 def sections(groups):

@@ -50,6 +50,12 @@ def _refuse(config):
   return layout_lib.refuse_too_few(config, len(atari57.GAMES), 'games')
 
 
+def _num_workers(size, num_levels, wanted, num_cores):
+  if num_levels > 1:
+    return min(size, num_levels)  # Each game has a thread of its own.
+  return wanted or num_cores
+
+
 def _make_pool(config, levels, layout, seed):
   from scalable_agent.environments.engines import atari
   from scalable_agent.environments.pools import composite_pool
@@ -102,7 +108,7 @@ SUITE = Suite(
     refuse=_refuse,
     has_fixed_batches=True,
     has_stacked_frames=lambda config: config.frame_stack == frame_stacks.STACK,
-    num_workers=lambda size, wanted, num_cores: wanted or num_cores,
+    num_workers=_num_workers,
     make_pool=_make_pool,
     find_actions=_find_actions,
     make_shown_pool=_make_shown_pool)

@@ -163,12 +163,13 @@ SUITE = Suite(
     has=_has,
     levels=_levels,
     defaults=_defaults,
+    title='Other levels of DeepMind Lab',
     scores=lambda level_name: _SCORES_OF_ALL if level_name == _ALL else {},
     released_score_names=lambda level_name: (
         _RELEASED_NAMES_OF_ALL if level_name == _ALL else {}),
     refuse=_refuse,
     has_actors_by_cores=False,  # As released.
-    num_workers=lambda size, unused_wanted, unused_num_cores: size,
+    num_workers=lambda size, *unused_others: size,
     make_pool=_make_pool,
     find_facts=_find_facts,
     find_actions=_find_actions)

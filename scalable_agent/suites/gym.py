@@ -12,6 +12,7 @@ _DEFAULTS = dict(
     epsilon=0.01, entropy_cost=0.01, gradient_norm_clip=40.,
     reward_clipping='none', total_environment_frames=10_000_000, network='auto',
     use_lstm=False)
+_DEFAULTS_OF_REACTOR = dict(replay_steps=100_000, replay_min_steps=1000)
 
 
 def _defaults(level_name):
@@ -42,7 +43,10 @@ SUITE = Suite(
     name='gym',
     has=lambda level_name: level_name.startswith(gym_ids.PREFIX),
     defaults=_defaults,
-    num_workers=lambda size, wanted, num_cores: min(wanted or num_cores, size),
+    defaults_of_reactor=_DEFAULTS_OF_REACTOR,
+    title='Gymnasium',
+    num_workers=lambda size, unused_num_levels, wanted, num_cores: min(
+        wanted or num_cores, size),
     make_pool=_make_pool,
     find_actions=_find_actions,
     make_shown_pool=_make_shown_pool)

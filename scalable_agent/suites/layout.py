@@ -65,10 +65,8 @@ def choose(suite, config, num_environments):
 
   threads = config.environment_threads
   num_workers = suite.num_workers(
-      size, max(threads // num_pools, 1) if threads else 0,
+      size, num_levels, max(threads // num_pools, 1) if threads else 0,
       max(num_cores // num_pools, 1))
-  if num_levels > 1:
-    num_workers = min(size, num_levels)  # Each level has its own.
   return PoolLayout(num_pools, size, minimum, maximum, num_workers)
 
 

@@ -24,6 +24,9 @@ class Suite:
       returns the levels that the name stands for, a list, as they are logged.
     defaults: A function of a level name that returns the settings whose default
       is another one there, a dict of name to value.
+    defaults_of_reactor: A dict of the settings whose default is another one
+      with Reactor, beside those of all suites.
+    title: What a report calls its levels of which nothing is published.
     adapted: A tuple of the hyperparameters that a population adapts (paper,
       Table D.1 and Appendix F, Table G.1).
     scores: A function of a level name that returns the scores of all its levels
@@ -40,9 +43,11 @@ class Suite:
       environments at a time and never fewer.
     has_stacked_frames: A function of `config` that says whether an observation
       is a stack of the last frames, as `frame_stacks` packs it.
-    num_workers: A function of the environments in a pool, of the threads or
-      processes that the user wants for it (0 for any number), and of the cores
-      there are for it. It returns the number of threads or processes.
+    only_waits: Whether environments take time and no core.
+    num_workers: A function of the environments in a pool, of the levels that it
+      keeps apart, of the threads or processes that the user wants for it (0 for
+      any number), and of the cores there are for it. It returns the number of
+      threads or processes.
     make_pool: A function of `config`, of the levels that the environments of
       one pool play, a list as `levels` returns them, of a `PoolLayout` and of
       the seed of the first environment. It returns an `environments.Pool` or
@@ -60,6 +65,8 @@ class Suite:
   has: typing.Callable
   levels: typing.Callable = lambda level_name, is_test: [level_name]
   defaults: typing.Callable
+  defaults_of_reactor: dict = dataclasses.field(default_factory=dict)
+  title: str = 'Other levels'
   adapted: tuple = ('entropy_cost', 'learning_rate', 'epsilon')
   scores: typing.Callable = lambda level_name: {}
   released_score_names: typing.Callable = lambda level_name: {}
@@ -67,6 +74,7 @@ class Suite:
   has_actors_by_cores: bool = True
   has_fixed_batches: bool = False
   has_stacked_frames: typing.Callable = lambda config: False
+  only_waits: bool = False
   num_workers: typing.Callable
   make_pool: typing.Callable
   find_facts: typing.Callable = None

@@ -20,6 +20,8 @@ SUITE = Suite(
     name='synthetic',
     has=lambda level_name: level_name.startswith('synthetic:'),
     defaults=lambda level_name: _DEFAULTS,
-    # They sleep, and so need no core each.
-    num_workers=lambda size, wanted, num_cores: min(wanted or size, size),
+    title='Synthetic levels',
+    only_waits=True,
+    num_workers=lambda size, unused_num_levels, wanted, unused_num_cores: min(
+        wanted or size, size),
     make_pool=_make_pool)

@@ -9,6 +9,8 @@ where all run on the CPU. Parts on another device have a sum of their own, and
 the slowest device decides.
 """
 
+from scalable_agent import suites
+
 # The frames of an update grow with the batch, but for Reactor.
 _FLAGS_OF_LEARNER = dict(
     impala='--batch_size, --num_learner_devices or a smaller --network',
@@ -25,7 +27,7 @@ def find_resources(config, devices):
   """
   kind = lambda device: 'cpu' if 'cpu' in device else device
   return dict(
-      environments='sleep' if config.suite == 'synthetic' else 'cpu',
+      environments='sleep' if suites.of(config).only_waits else 'cpu',
       inference=kind(devices.inference),
       learner=kind(devices.learner[0]))
 

@@ -90,11 +90,21 @@ def test_settings_of_reactor_are_refused(flag):
 
 
 @pytest.mark.parametrize('given', [(), ('--v_max=100',), ('--v_min=0',)])
-def test_gym_needs_a_range_of_returns(given):
-  message = command_line.message_of(
-      '--agent=reactor', '--level_name=gym:CartPole-v1', *given)
+@pytest.mark.parametrize('flags', [
+    ('--level_name=gym:CartPole-v1',), ('--level_name=dmlab30',),
+    ('--level_name=pong', '--reward_clipping=none')])
+def test_rewards_that_are_not_clipped_need_a_range_of_returns(flags, given):
+  message = command_line.message_of('--agent=reactor', *flags, *given)
   assert 'give --v_min and --v_max' in message
-  assert 'gym:CartPole-v1' in message
+  assert flags[0].partition('=')[2] in message
+
+
+def test_rewards_that_are_clipped_need_none():
+  for level_name in 'gym:CartPole-v1', 'seekavoid_arena_01', 'pong':
+    config = command_line.resolve(
+        '--agent=reactor', f'--level_name={level_name}',
+        '--reward_clipping=abs_one')
+    assert (config.v_min, config.v_max) == (-10., 10.)
 
 
 @pytest.mark.parametrize('flags, named', [
@@ -139,7 +149,7 @@ def test_unrolls_may_come_one_by_one():
 
 
 def test_the_help_has_the_defaults_of_reactor():
-  for name, value in reactor.defaults('atari').items():
+  for name, value in reactor.DEFAULTS.items():
     text = config_lib.SETTINGS[name].help
     said = dict(
         use_lstm='yes', epsilon='1e-8', learning_rate='0.00005').get(

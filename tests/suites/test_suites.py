@@ -14,6 +14,7 @@ from scalable_agent import config as config_lib
 from scalable_agent import dmlab30
 from scalable_agent import environments
 from scalable_agent import suites
+from scalable_agent.assembly import devices
 from scalable_agent.config import flags as config_flags
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.engines import atari
@@ -22,7 +23,9 @@ from scalable_agent.environments.engines import synthetic
 from scalable_agent.environments.pools import process_pool
 from scalable_agent.environments.pools import shown_pool
 from scalable_agent.process import machine_cores
+from scalable_agent.results import document
 from scalable_agent.suites import scores
+from scalable_agent.throughput import bottleneck
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -278,7 +281,9 @@ def test_a_new_suite_is_a_record_and_an_entry(monkeypatch):
           best=lambda returns: max(returns['toy:a'])),
       refuse=lambda config: (
           ('width', 'toys are small') if config.width > 50 else None),
-      num_workers=lambda size, wanted, num_cores: 1,
+      title='Toys', only_waits=True,
+      defaults_of_reactor=dict(replay_steps=7000, replay_min_steps=50),
+      num_workers=lambda size, num_levels, wanted, num_cores: 1,
       make_pool=make_pool)
   monkeypatch.setattr(suites, 'SUITES', (toy,) + suites.SUITES)
   monkeypatch.setattr(machine_cores, 'count', lambda: 4)
@@ -299,6 +304,11 @@ def test_a_new_suite_is_a_record_and_an_entry(monkeypatch):
   (shown,) = suites.make_shown_pool(config, 1)
   assert (shown.num_environments, made[-1]) == (1, (['toy:a'], 1))
   assert scores.compute('toy:all', {'toy:a': [1., 3.]}) == dict(best=3.)
+  of_reactor = _config(level_name='toy:a', width=8, agent='reactor')
+  assert (of_reactor.replay_steps, of_reactor.replay_min_steps) == (7000, 50)
+  assert bottleneck.find_resources(of_reactor, devices.Devices(
+      ['/cpu:0'], '/cpu:0', False))['environments'] == 'sleep'
+  assert document._title('toy:a') == 'Toys'
   with pytest.raises(config_lib.ConfigError, match='--width=96 cannot work: '
                      'toys are small'):
     _config(level_name='toy:all')
