@@ -22,7 +22,7 @@ _LAYERS = (
     {'trajectories', 'frame_stacks', 'vtrace', 'losses', 'rmsprop', 'adam'},
     {'networks', 'algorithms', 'replay', 'suites',
      'dynamic_batching', 'staging', 'actor', 'policy', 'gradients', 'placing',
-     'learner', 'a3c'},
+     'learner', 'a3c', 'unroll_messages'},
     {'config'},
     {'assembly'},
     {'checkpoints', 'learner_service', 'shared_replay', 'logs', 'training',
@@ -199,6 +199,16 @@ def test_the_transport_knows_nothing_of_the_messages_of_a_service(graph):
         'remote', 'process', 'files'}, module
   assert {'learner_service.protocol', 'config'} <= _closure(
       graph, 'learner_service.client')
+
+
+def test_neither_service_imports_the_other(graph):
+  services = {'learner_service', 'shared_replay'}
+  for service in services:
+    modules = [module for module in graph if _top(module) == service]
+    assert f'{service}.service' in modules
+    for module in modules:
+      found = set(map(_top, _closure(graph, module)))
+      assert found & services == {service}, module
 
 
 def test_test_mode_imports_nothing_of_several_learners(graph):

@@ -2,7 +2,7 @@
 
 from scalable_agent import a3c
 from scalable_agent import actor
-from scalable_agent.learner_service import protocol
+from scalable_agent.unroll_messages import unroll_layouts
 
 
 def unroll_layout(config, agent, facts, num_levels):
@@ -17,8 +17,8 @@ def unroll_layout(config, agent, facts, num_levels):
   """
   output = actor.initial_output(1, facts.num_actions)
   if config.architecture == 'a3c':
-    return protocol.gradient_layout(
+    return unroll_layouts.gradient_layout(
         a3c.gradient_like(agent), output, config.unroll_length, num_levels)
-  return protocol.unroll_layout(
+  return unroll_layouts.unroll_layout(
       agent.initial_state(1), output, facts.observation_spec,
       config.unroll_length, num_levels)

@@ -11,6 +11,7 @@ learner runs an `actor.Actor` for each of these jobs:
 
 When such a stream ends, the learner forgets what it was shown over it.
 
-The transport is that of `remote`. `protocol` says which messages there are,
-`methods` what the service makes of them, and `intake` what of unrolls.
+The transport is that of `remote`, and messages with unrolls are those of
+`unroll_messages`. `protocol` says which others there are, `methods` what the
+service makes of them, and `intake` what of unrolls.
 """

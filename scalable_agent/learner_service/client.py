@@ -4,13 +4,13 @@ import collections
 import json
 import struct
 
-import numpy as np
-
 from scalable_agent.learner_service import protocol
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import stream as stream_lib
 from scalable_agent.remote import unroll_sender
 from scalable_agent.remote import wire
+from scalable_agent.unroll_messages import call_sizes
+from scalable_agent.unroll_messages import unroll_message
 
 Refused = link_lib.Refused
 TrainingDone = link_lib.TrainingDone
@@ -77,7 +77,7 @@ class LearnerClient:
     self._weights_caller = stream_lib.Caller(self._link, 'GetWeights')
     self._sender = unroll_sender.UnrollSender(
         self._link, 'PutUnroll', self._encode,
-        protocol.max_unrolls_per_call(unroll_layout(1)))
+        call_sizes.max_unrolls_per_call(unroll_layout(1)))
 
   def _read_hello(self, answer):
     levels = answer['levels']
@@ -142,16 +142,10 @@ class LearnerClient:
   def _encode(self, connection, unrolls, first):
     about = connection.about
     messages = [
-        about.unroll_layout.encode(protocol.UnrollMessage(
-            session=np.uint64(connection.session),
-            sequence=np.int64(sequence),
-            level=np.int32(about.levels.index(unroll.level_name)),
-            policy_version=np.int64(unroll.policy_version % _LIFE),
-            agent_state=unroll.agent_state,
-            env_outputs=unroll.env_outputs,
-            agent_outputs=unroll.agent_outputs,
-            gradient=unroll.gradient,
-            stream=np.int64(0 if unroll.stream == () else unroll.stream)))
+        about.unroll_layout.encode(unroll_message.of_unroll(
+            unroll._replace(policy_version=unroll.policy_version % _LIFE),
+            connection.session, sequence, about.levels,
+            stream=0 if unroll.stream == () else unroll.stream))
         for sequence, unroll in enumerate(unrolls, first)
         if unroll.policy_version // _LIFE == connection.life]
     return wire.join(messages), len(messages)

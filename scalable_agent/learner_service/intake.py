@@ -3,12 +3,10 @@
 import asyncio
 import contextlib
 
-import numpy as np
-
 from scalable_agent import staging
-from scalable_agent import trajectories
 from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import wire
+from scalable_agent.unroll_messages import unroll_message
 
 
 class UnrollIntake:
@@ -70,17 +68,8 @@ class UnrollIntake:
     if snapshot and newest > snapshot.version:
       raise calls_lib.bad(
           f'policy_version is {newest}, and the newest is {snapshot.version}')
-    return [(self._output(unroll), int(unroll.sequence)) for unroll in unrolls]
-
-  def _output(self, unroll):
-    return trajectories.ActorOutput(
-        level_name=self._offer.levels[unroll.level],
-        agent_state=unroll.agent_state,
-        env_outputs=unroll.env_outputs,
-        agent_outputs=unroll.agent_outputs,
-        gradient=unroll.gradient,
-        policy_version=np.int64(unroll.policy_version),
-        stream=(int(unroll.session), int(unroll.stream)))
+    return [(unroll_message.to_unroll(unroll, self._offer.levels),
+             int(unroll.sequence)) for unroll in unrolls]
 
   def _put_at_once(self, unrolls, session):
     """Puts unrolls into the queue, without those that were put before.

@@ -20,6 +20,7 @@ from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import channels
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
+from scalable_agent.unroll_messages import agreements
 
 # Environments of an actor job that has the policy. If the learner has it, a
 # setting bounds them.
@@ -192,7 +193,7 @@ class Methods:
   def _refusal(self, request):
     """Returns why an actor may not join, status and details; or None."""
     precondition = grpc.StatusCode.FAILED_PRECONDITION
-    difference = protocol.difference(
+    difference = agreements.difference(
         self._offer.agreement, request.get('agreement'), protocol.US,
         protocol.THEM)
     if difference:
@@ -205,7 +206,7 @@ class Methods:
     unknown = set(levels) - self._level_indices.keys()
     if unknown:
       return (precondition, '--level_name: the learner does not train '
-              f'{protocol.quote(min(unknown))}')
+              f'{agreements.quote(min(unknown))}')
     if len(levels) > self._max_environments:
       limit = ('the --inference_maximum_batch_size of the learner'
                if self._offer.make_actor else 'an actor job may have')

@@ -5,6 +5,7 @@ import time
 from scalable_agent.learner_service import methods as methods_lib
 from scalable_agent.learner_service import protocol
 from scalable_agent.remote import server as server_lib
+from scalable_agent.unroll_messages import call_sizes
 
 ServiceError = server_lib.ServiceError
 Offer = methods_lib.Offer
@@ -47,7 +48,7 @@ class Service:
         max(offer.max_environments, _MIN_MAX_THREADS), _MEMORY_SHARE)
     self._methods = methods = methods_lib.Methods(offer, self._server)
     max_message_bytes = max(
-        protocol.max_call_bytes(offer.unroll_layout),
+        call_sizes.max_call_bytes(offer.unroll_layout),
         methods.steps_layouts(offer.max_environments).max_bytes
         if offer.make_actor else 0)
     each = server_lib.each

@@ -5,15 +5,13 @@ import contextlib
 import threading
 import time
 
-import numpy as np
-
-from scalable_agent import trajectories
-from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import stream as stream_lib
 from scalable_agent.remote import unroll_sender
 from scalable_agent.remote import wire
 from scalable_agent.shared_replay import protocol
+from scalable_agent.unroll_messages import call_sizes
+from scalable_agent.unroll_messages import unroll_message
 
 # The number of this agent, a list of level names, and the `wire.Layout` of
 # unrolls.
@@ -54,7 +52,7 @@ class AgentLink:
         self._read_hello, protocol.max_message_bytes(one_level))
     self._sender = unroll_sender.UnrollSender(
         self._link, 'Insert', self._encode,
-        learner_protocol.max_unrolls_per_call(one_level))
+        call_sizes.max_unrolls_per_call(one_level))
     self._streams = {method: stream_lib.Reopened(self._link, method)
                      for method in ('Draw', 'Episode', 'Fetch')}
     # What is waited for, and since when; None for nothing.
@@ -95,15 +93,9 @@ class AgentLink:
   def _encode(self, connection, unrolls, first):
     about = connection.about
     return wire.join(
-        about.unroll_layout.encode(learner_protocol.UnrollMessage(
-            session=np.uint64(connection.session),
-            sequence=np.int64(sequence),
-            level=np.int32(about.levels.index(unroll.level_name)),
-            policy_version=np.int64(unroll.policy_version),
-            agent_state=(),
-            env_outputs=unroll.env_outputs,
-            agent_outputs=unroll.agent_outputs,
-            stream=np.int64(hash(unroll.stream))))
+        about.unroll_layout.encode(unroll_message.of_unroll(
+            unroll._replace(agent_state=()), connection.session, sequence,
+            about.levels, stream=hash(unroll.stream)))
         for sequence, unroll in enumerate(unrolls, first)), len(unrolls)
 
   def send(self, method, make_messages):
@@ -168,14 +160,8 @@ class AgentLink:
       for message in messages:
         self._sum_of_ages += self._state.num_inserted - int(message.sequence)
         self._num_of_others += int(message.session) != about.agent
-    return [
-        trajectories.ActorOutput(
-            level_name=about.levels[message.level], agent_state=(),
-            env_outputs=message.env_outputs,
-            agent_outputs=message.agent_outputs,
-            policy_version=np.int64(message.policy_version),
-            stream=(int(message.session), int(message.stream)))
-        for message in messages]
+    return [unroll_message.to_unroll(message, about.levels)
+            for message in messages]
 
   @contextlib.contextmanager
   def waiting(self, what=''):

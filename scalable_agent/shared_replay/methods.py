@@ -8,12 +8,13 @@ import time
 from absl import logging
 import grpc
 
-from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
 from scalable_agent.shared_replay import pace as pace_lib
 from scalable_agent.shared_replay import protocol
+from scalable_agent.unroll_messages import agreements
+from scalable_agent.unroll_messages import call_sizes
 
 Offer = collections.namedtuple('Offer', 'agreement levels layout num_agents')
 Offer.__doc__ = """What a replay job has for learners.
@@ -129,7 +130,7 @@ class Methods:
     request = calls_lib.read_json(message)
     if self._is_closing:
       raise self.end()
-    difference = learner_protocol.difference(
+    difference = agreements.difference(
         self._offer.agreement, request.get('agreement'), protocol.US,
         protocol.THEM)
     if difference:
@@ -141,7 +142,7 @@ class Methods:
             is_int(batch_size, 1, protocol.MAX_BATCH + 1)):
       raise bad('expected an agent, a name and the size of batches')
     member = self._member_of(agent)
-    member.join(learner_protocol.quote(name), batch_size)
+    member.join(agreements.quote(name), batch_size)
     answer, is_new = self.sessions.welcome(
         request, member, levels=self._offer.levels, agent=member.number)
     if is_new:
@@ -217,7 +218,7 @@ class Methods:
       with session:
         state = self._contents.state
         # Nobody waits for the first unroll, which this learner may have.
-        drawn = (self._contents.draw(count, learner_protocol.MAX_CALL_BYTES)
+        drawn = (self._contents.draw(count, call_sizes.MAX_CALL_BYTES)
                  if state.num_kept else [])
         count = count - len(drawn) if drawn else 0
         reply = protocol.join(state, drawn)
@@ -237,8 +238,7 @@ class Methods:
     start = 0
     while start < len(numbers):
       with session:
-        found = self._contents.fetch(
-            numbers[start:], learner_protocol.MAX_CALL_BYTES)
+        found = self._contents.fetch(numbers[start:], call_sizes.MAX_CALL_BYTES)
         start = start + len(found) if found else len(numbers)
         reply = protocol.join(self._contents.state, found)
       yield reply

@@ -10,9 +10,9 @@
 
 All but Hello are streams. Before what is drawn or fetched, and before an
 episode or none, there is a `State`. An unroll is an `UnrollMessage` of
-`learner_service.protocol`, without core states, which mean nothing to other
-agents. In the replay job `session` becomes the number of the agent that acted,
-and `sequence` the number of the insert.
+`unroll_messages`, without core states, which mean nothing to other agents. In
+the replay job `session` becomes the number of the agent that acted, and
+`sequence` the number of the insert.
 """
 
 import collections
@@ -22,8 +22,10 @@ import numpy as np
 
 from scalable_agent import actor
 from scalable_agent import config as config_lib
-from scalable_agent.learner_service import protocol
 from scalable_agent.remote import wire
+from scalable_agent.unroll_messages import agreements
+from scalable_agent.unroll_messages import call_sizes
+from scalable_agent.unroll_messages import unroll_layouts
 
 VERSION = 3
 SERVICE = 'scalable_agent.Replay'
@@ -48,8 +50,8 @@ State.__doc__ = """What answers say of the replay job, ints.
 
 
 def agreement(config, facts):
-  """Returns what has to be equal at both ends; see `learner_service`."""
-  return protocol.agreement_of(
+  """Returns what has to be equal at both ends, see `agreements`."""
+  return agreements.agreement_of(
       VERSION, config_lib.names(config_lib.REPLAY), config, facts)
 
 
@@ -61,7 +63,7 @@ def unroll_layout(config, facts, num_levels):
     facts: As for `agreement`.
     num_levels: Levels that the replay job knows.
   """
-  return protocol.unroll_layout(
+  return unroll_layouts.unroll_layout(
       (), actor.initial_output(1, facts.num_actions), facts.observation_spec,
       config.unroll_length, num_levels, finite=True)
 
@@ -73,8 +75,8 @@ def max_message_bytes(layout):
     layout: Of `unroll_layout`.
   """
   return max(
-      _STATE.size + max(protocol.max_call_bytes(layout),
-                        protocol.MAX_CALL_BYTES),
+      _STATE.size + max(call_sizes.max_call_bytes(layout),
+                        call_sizes.MAX_CALL_BYTES),
       _DRAW.size + 8 * MAX_FETCHED)
 
 

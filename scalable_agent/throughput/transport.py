@@ -16,12 +16,12 @@ import time
 import numpy as np
 import psutil
 
-from scalable_agent.learner_service import protocol
 from scalable_agent.process import machine_cores
 from scalable_agent.throughput import machine
 from scalable_agent.throughput import processes
 from scalable_agent.throughput import transport_sides as sides
 from scalable_agent.throughput import unrolls
+from scalable_agent.unroll_messages import call_sizes
 
 CONNECTIONS = (1, 4, 16, 64)
 # An actor job of one environment sends one at a time, one of several as many as
@@ -180,7 +180,7 @@ def measure_costs(shape, num_connections, unrolls_per_call, seconds):
   figures, _ = _measure(
       messages, num_connections,
       min(unrolls_per_call,
-          protocol.max_unrolls_per_call(messages.unroll_layout)), seconds)
+          call_sizes.max_unrolls_per_call(messages.unroll_layout)), seconds)
   ours = figures['ours']
   return Costs(
       ours.client_seconds_per_unroll, ours.server_seconds_per_unroll,
@@ -222,7 +222,7 @@ def measure_transport(seconds, connections=CONNECTIONS,
     print(f'{name}: unrolls of {unroll_mb:.2f} MB, weights of '
           f'{weights_mb:.2f} MB', flush=True)
     results[name] = []
-    most = protocol.max_unrolls_per_call(messages.unroll_layout)
+    most = call_sizes.max_unrolls_per_call(messages.unroll_layout)
     for per_call, count in itertools.product(
         sorted({min(number, most) for number in unrolls_per_call}),
         connections):

@@ -22,6 +22,7 @@ from scalable_agent.learner_service import service as service_lib
 from scalable_agent.remote import channels
 from scalable_agent.remote import security as security_lib
 from scalable_agent.throughput import unrolls
+from scalable_agent.unroll_messages import unroll_layouts
 
 _AGREEMENT = dict(protocol=protocol.VERSION)
 _SECURITY = security_lib.Security()
@@ -44,7 +45,7 @@ class Messages:
     # As a plain tuple: its own class is in a module that loads TensorFlow.
     state = tuple(agent.initial_state(1))
     output = actor.initial_output(1, shape.num_actions)
-    self.unroll_layout = protocol.unroll_layout(
+    self.unroll_layout = unroll_layouts.unroll_layout(
         state, output, spec, shape.unroll_length, 1)
     self.weights = agent.initial_params(0)
     self.weights_layout = protocol.weights_layout(self.weights)

@@ -7,7 +7,7 @@ import tree
 
 from scalable_agent import environments
 from scalable_agent import trajectories
-from scalable_agent.learner_service import protocol
+from scalable_agent.unroll_messages import unroll_message
 
 LEVEL = 'level'
 
@@ -49,8 +49,7 @@ def random_unroll(shape, state, output):
 
 
 def message(unroll):
-  """Returns an unroll's `protocol.UnrollMessage`, of no session."""
-  zero = np.int64(0)
-  return protocol.UnrollMessage(
-      np.uint64(0), zero, np.int32(0), zero, unroll.agent_state,
-      unroll.env_outputs, unroll.agent_outputs)
+  """Returns an unroll's `UnrollMessage`, of no session."""
+  return unroll_message.of_unroll(
+      unroll._replace(policy_version=0), session=0, sequence=0, levels=[LEVEL],
+      stream=0)

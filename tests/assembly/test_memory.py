@@ -16,12 +16,12 @@ from scalable_agent import networks
 from scalable_agent import trajectories
 from scalable_agent.assembly import memory
 from scalable_agent.environments import ArraySpec
-from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.replay import packed_unrolls
 from scalable_agent.replay import prioritized_sequences
 from scalable_agent.shared_replay import contents
 from scalable_agent.shared_replay import protocol
 from scalable_agent.suites import Facts
+from scalable_agent.unroll_messages import unroll_message
 from tests.replay import streams
 
 _ATARI = Facts(6, (ArraySpec((84, 84, 4), np.dtype(np.uint8)),))
@@ -261,7 +261,7 @@ def test_the_bytes_of_a_replay_job_are_those_that_it_keeps(
   layout = protocol.unroll_layout(config, facts, 1)
   kept = contents.Contents(layout, 20, 10**9, 0)
   for sequence in range(20):
-    kept.insert(layout.encode(learner_protocol.UnrollMessage(
+    kept.insert(layout.encode(unroll_message.UnrollMessage(
         np.uint64(1), np.int64(sequence + 1), np.int32(0), np.int64(0), (),
         unroll.env_outputs, unroll.agent_outputs)), 1)
   expected = 20 * memory.unroll_bytes(config, None, facts, is_packed=True)

@@ -8,6 +8,7 @@ from scalable_agent.environments import ArraySpec
 from scalable_agent.learner_service import protocol
 from scalable_agent.suites import Facts
 from scalable_agent.training import logdir as logdir_lib
+from scalable_agent.unroll_messages import agreements
 
 _FACTS = dict(num_actions=6, observation_shapes=[[84, 84, 4]])
 _POOL_FACTS = Facts(6, (ArraySpec((84, 84, 4), np.dtype(np.uint8)),))
@@ -55,7 +56,7 @@ def _worker_agreement(**values):
 
 
 def _difference(ours, theirs):
-  return protocol.difference(ours, theirs, protocol.US, protocol.THEM)
+  return agreements.difference(ours, theirs, protocol.US, protocol.THEM)
 
 
 @pytest.mark.parametrize('name', sorted(

@@ -22,6 +22,7 @@ from scalable_agent.process import allocator
 from scalable_agent.process import timing
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import security as security_lib
+from scalable_agent.unroll_messages import unroll_message
 from tests import learners
 from tests.remote import remote_parts
 
@@ -99,7 +100,7 @@ def _message(agent, session, sequence, gradient):
   """What sends a gradient, and nothing else that counts."""
   layout = layouts.unroll_layout(_config(), agent, _FACTS, 1)
   shape = [_LENGTH + 1]
-  return layout.encode(protocol.UnrollMessage(
+  return layout.encode(unroll_message.UnrollMessage(
       session=np.uint64(session), sequence=np.int64(sequence),
       level=np.int32(0), policy_version=np.int64(0), agent_state=(),
       env_outputs=environments.StepOutput(

@@ -18,6 +18,7 @@ from scalable_agent.learner_service import protocol
 from scalable_agent.process import timing
 from scalable_agent.remote import channels
 from scalable_agent.remote import link as link_lib
+from scalable_agent.unroll_messages import call_sizes
 from tests.remote import remote_parts
 
 pytestmark = pytest.mark.usefixtures('bounded')
@@ -131,7 +132,7 @@ def test_unrolls_survive_cut_connections(monkeypatch, size, wait):
 
   Of several that are put at once, or without waiting, two are under way.
   """
-  monkeypatch.setattr(protocol, 'MAX_CALL_BYTES', 1)
+  monkeypatch.setattr(call_sizes, 'MAX_CALL_BYTES', 1)
   with remote_parts.Learner(capacity=2) as learner:
     with remote_parts.Proxy(learner.port) as proxy:
       client = remote_parts.make_client(proxy.port)

@@ -20,6 +20,7 @@ from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import server as server_lib
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
+from scalable_agent.unroll_messages import call_sizes
 from tests.remote import raw_http2
 from tests.remote import remote_parts
 
@@ -74,7 +75,7 @@ def test_environments_of_all_actors_are_told_apart(learner):
 @pytest.mark.parametrize('max_call_bytes', [4 << 20, 5000, 1])
 def test_several_unrolls_at_once_arrive_in_order(
     learner, monkeypatch, count, max_call_bytes):
-  monkeypatch.setattr(protocol, 'MAX_CALL_BYTES', max_call_bytes)
+  monkeypatch.setattr(call_sizes, 'MAX_CALL_BYTES', max_call_bytes)
   with remote_parts.client_of(learner) as client:
     version = client.get_weights(-1)[1]
     sent = [remote_parts.make_unroll(i, version) for i in range(count)]

@@ -46,6 +46,7 @@ from scalable_agent.learner_service import client as client_lib
 from scalable_agent.learner_service import protocol
 from scalable_agent.remote import channels
 from scalable_agent.remote import security as security_lib
+from scalable_agent.unroll_messages import unroll_layouts
 from tests import ports
 from tests.remote import raw_http2
 from tests.remote import remote_parts
@@ -177,7 +178,7 @@ class _Attacks:
     self._levels = [config.level_name]
     self._agreement = protocol.agreement(config, facts)
     agent = agent_assembly.create_agent(config, facts)
-    self._layout = protocol.unroll_layout(
+    self._layout = unroll_layouts.unroll_layout(
         agent.initial_state(1), actor.initial_output(1, facts.num_actions),
         facts.observation_spec, config.unroll_length, 1)
     self._weights_layout = protocol.weights_layout(agent.initial_params(0))

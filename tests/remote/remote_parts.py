@@ -26,6 +26,8 @@ from scalable_agent.learner_service import service as service_lib
 from scalable_agent.remote import channels
 from scalable_agent.remote import security as security_lib
 from scalable_agent.suites import Facts
+from scalable_agent.unroll_messages import unroll_layouts
+from scalable_agent.unroll_messages import unroll_message
 
 UNROLL_LENGTH = 3
 NUM_ACTIONS = 4
@@ -63,7 +65,7 @@ def unroll_layout(num_levels=len(LEVELS), finite=False):
   output = trajectories.AgentOutput(
       np.zeros([1], np.int32), np.zeros([1, NUM_ACTIONS], np.float32),
       np.zeros([1], np.float32))
-  return protocol.unroll_layout(
+  return unroll_layouts.unroll_layout(
       initial_state(1), output, SPEC, UNROLL_LENGTH, num_levels, finite)
 
 
@@ -101,7 +103,7 @@ def make_unroll(seed, version=0, level='easy'):
 def put_message(session, sequence, seed=0, **changes):
   """The message that puts `make_unroll(seed)`."""
   unroll = make_unroll(seed)
-  return unroll_layout().encode(protocol.UnrollMessage(
+  return unroll_layout().encode(unroll_message.UnrollMessage(
       session=np.uint64(session), sequence=np.int64(sequence),
       level=np.int32(0), policy_version=np.int64(0),
       agent_state=unroll.agent_state, env_outputs=unroll.env_outputs,

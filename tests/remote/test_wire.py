@@ -14,8 +14,9 @@ import tree
 
 from scalable_agent import trajectories
 from scalable_agent.environments import ArraySpec
-from scalable_agent.learner_service import protocol
 from scalable_agent.remote import wire
+from scalable_agent.unroll_messages import unroll_layouts
+from scalable_agent.unroll_messages import unroll_message
 from tests.remote import remote_parts
 
 Pair = collections.namedtuple('Pair', 'left right')
@@ -225,11 +226,11 @@ def test_a_gradient_that_is_not_finite_is_the_learners_to_skip(
       {'a/w': array}, {'a/w': array}, {'total_loss': array[0]})
   length = remote_parts.UNROLL_LENGTH
   unroll = remote_parts.make_unroll(0)
-  layout = protocol.gradient_layout(
+  layout = unroll_layouts.gradient_layout(
       gradient, unroll.agent_outputs, length, num_levels=1)
   bad = gradient._replace(**{part: tree.map_structure(
       lambda a: np.full_like(a, np.nan), getattr(gradient, part))})
-  message = layout.encode(protocol.UnrollMessage(
+  message = layout.encode(unroll_message.UnrollMessage(
       session=np.uint64(1), sequence=np.int64(1), level=np.int32(0),
       policy_version=np.int64(0), agent_state=(),
       env_outputs=unroll.env_outputs._replace(observation=()),

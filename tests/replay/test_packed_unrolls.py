@@ -8,9 +8,10 @@ import tree
 
 from scalable_agent import actor
 from scalable_agent.environments import ArraySpec
-from scalable_agent.learner_service import protocol
 from scalable_agent.replay import buffer as buffer_lib
 from scalable_agent.replay import packed_unrolls
+from scalable_agent.unroll_messages import unroll_layouts
+from scalable_agent.unroll_messages import unroll_message
 from tests import stacks
 from tests.replay import episodes
 from tests.replay import unrolls
@@ -76,10 +77,10 @@ def test_an_unroll_of_atari_takes_8_6_kb_a_step(breaks, num_frames):
 def test_nothing_else_is_kept_alive(shape):
   """Neither the unroll's own stacks, nor the message that it came in."""
   unroll = unrolls.make(7, _observation(shape, np.uint8))
-  layout = protocol.unroll_layout(
+  layout = unroll_layouts.unroll_layout(
       (), actor.initial_output(1, 3),
       (ArraySpec(shape, np.dtype(np.uint8)),), 20, 1)
-  message = layout.encode(protocol.UnrollMessage(
+  message = layout.encode(unroll_message.UnrollMessage(
       np.uint64(1), np.int64(1), np.int32(0), np.int64(7), (),
       unroll.env_outputs, unroll.agent_outputs))
   decoded = layout.decode(message)

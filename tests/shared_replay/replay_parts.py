@@ -11,7 +11,6 @@ import numpy as np
 import tree
 
 from scalable_agent import config as config_lib
-from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.shared_replay import agent_link
 from scalable_agent.shared_replay import contents as contents_lib
 from scalable_agent.shared_replay import drawn_episodes
@@ -19,6 +18,7 @@ from scalable_agent.shared_replay import drawn_unrolls
 from scalable_agent.shared_replay import protocol
 from scalable_agent.shared_replay import service as service_lib
 from scalable_agent.suites import Facts
+from scalable_agent.unroll_messages import unroll_message
 from tests.remote import remote_parts
 
 FACTS = Facts(remote_parts.NUM_ACTIONS, remote_parts.SPEC)
@@ -179,7 +179,7 @@ def hello_message(**changes):
 def insert_message(session, sequence, seed=0, **changes):
   """The message that inserts `make_unroll(seed)`."""
   unroll = make_unroll(seed)
-  return layout().encode(learner_protocol.UnrollMessage(
+  return layout().encode(unroll_message.UnrollMessage(
       session=np.uint64(session), sequence=np.int64(sequence),
       level=np.int32(0), policy_version=np.int64(seed), agent_state=(),
       env_outputs=unroll.env_outputs,

@@ -10,7 +10,6 @@ import tree
 
 from scalable_agent import staging
 from scalable_agent.environments import ArraySpec
-from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import server as server_lib
 from scalable_agent.remote import sessions as sessions_lib
@@ -19,6 +18,7 @@ from scalable_agent.replay import replayed_queue
 from scalable_agent.shared_replay import methods as methods_lib
 from scalable_agent.shared_replay import protocol
 from scalable_agent.suites import Facts
+from scalable_agent.unroll_messages import call_sizes
 from tests import stacks
 from tests.remote import remote_parts
 from tests.replay import unrolls as unrolls_lib
@@ -93,7 +93,7 @@ def test_a_large_draw_comes_in_several_messages(monkeypatch):
   """Each of which is not longer than agreed on."""
   size = replay_parts.layout().num_bytes
   for most in (1, 5 * size, 1 << 20):
-    monkeypatch.setattr(learner_protocol, 'MAX_CALL_BYTES', most)
+    monkeypatch.setattr(call_sizes, 'MAX_CALL_BYTES', most)
     with replay_parts.Job() as job, replay_parts.client_of(job) as client:
       replay_parts.insert(client, _unrolls(range(12)))
       assert sum(_seeds(client, 33).values()) == 33
@@ -164,7 +164,7 @@ def test_an_agent_that_comes_back_is_the_same():
 @pytest.mark.parametrize('size', [1, 6])
 def test_every_unroll_is_inserted_once_though_answers_are_lost(
     monkeypatch, size):
-  monkeypatch.setattr(learner_protocol, 'MAX_CALL_BYTES', 1)
+  monkeypatch.setattr(call_sizes, 'MAX_CALL_BYTES', 1)
   with replay_parts.Job() as job, remote_parts.Proxy(job.port) as proxy:
     client = replay_parts.make_client(proxy.port)
 

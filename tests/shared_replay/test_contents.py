@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from scalable_agent.environments import ArraySpec
-from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.remote import wire
 from scalable_agent.replay import packed_unrolls
 from scalable_agent.shared_replay import contents as contents_lib
 from scalable_agent.shared_replay import protocol
 from scalable_agent.suites import Facts
+from scalable_agent.unroll_messages import call_sizes
+from scalable_agent.unroll_messages import unroll_message
 from tests.replay import episodes
 from tests.shared_replay import replay_parts
 
@@ -91,17 +92,17 @@ def test_what_fits_does_so_with_what_is_between():
   assert layout.num_bytes % 8
   contents = contents_lib.Contents(layout, 9, math.inf, 0)
   unroll = replay_parts.make_unroll(0)
-  contents.insert(layout.encode(learner_protocol.UnrollMessage(
+  contents.insert(layout.encode(unroll_message.UnrollMessage(
       np.uint64(1), np.int64(1), np.int32(0), np.int64(0), (),
       unroll.env_outputs._replace(observation=(np.zeros([4, 1], np.uint8),)),
       unroll.agent_outputs._replace(
           policy_logits=np.zeros([4, 3], np.float32)))), 0)
-  for most in (1 << 16, learner_protocol.MAX_CALL_BYTES):
+  for most in (1 << 16, call_sizes.MAX_CALL_BYTES):
     joined = wire.join(contents.draw(1 << 16, most))
     assert most - 2 * layout.num_bytes < len(joined) <= most
   before = len(protocol.join(contents.state, []))
-  assert before + learner_protocol.MAX_CALL_BYTES <= protocol.max_message_bytes(
-      layout)
+  assert before + call_sizes.MAX_CALL_BYTES <= (
+      protocol.max_message_bytes(layout))
 
 
 def test_no_more_bytes_are_kept_than_there_may_be():
@@ -132,7 +133,7 @@ def test_ages_are_in_inserts():
 
 def _episode_message(unroll, session=9):
   return replay_parts.layout(100, **_EPISODES).encode(
-      learner_protocol.UnrollMessage(
+      unroll_message.UnrollMessage(
           session=np.uint64(session), sequence=np.int64(1),
           level=np.int32(int(unroll.level_name.rpartition('_')[2])),
           policy_version=np.int64(unroll.policy_version), agent_state=(),

@@ -9,13 +9,13 @@ import pytest
 import tensorflow as tf
 
 from scalable_agent.environments import ArraySpec
-from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import server as server_lib
 from scalable_agent.remote import wire
 from scalable_agent.replay import replayer as replayer_lib
 from scalable_agent.shared_replay import protocol
 from scalable_agent.suites import Facts
+from scalable_agent.unroll_messages import call_sizes
 from tests.remote import remote_parts
 from tests.replay import episodes
 from tests.replay import test_replayer
@@ -100,7 +100,7 @@ def test_without_a_whole_episode_there_is_nothing():
 
 
 def test_a_long_episode_comes_in_several_messages(monkeypatch):
-  monkeypatch.setattr(learner_protocol, 'MAX_CALL_BYTES', 1)
+  monkeypatch.setattr(call_sizes, 'MAX_CALL_BYTES', 1)
   play = episodes.Play(0, 201, seed=0, end_probability=0.)
   play.done[[3, 170]] = True
   with _job() as job, _client(job, 'a') as client:

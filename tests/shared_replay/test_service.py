@@ -8,13 +8,13 @@ import grpc
 import numpy as np
 import pytest
 
-from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import server as server_lib
 from scalable_agent.remote import wire
 from scalable_agent.shared_replay import methods as methods_lib
 from scalable_agent.shared_replay import protocol
+from scalable_agent.unroll_messages import call_sizes
 from tests.remote import authorities
 from tests.remote import remote_parts
 from tests.shared_replay import replay_parts
@@ -223,7 +223,7 @@ def test_what_is_gone_is_not_fetched():
 
 def test_who_does_not_read_its_answers_holds_little(monkeypatch):
   """Whatever it has asked for: what is sent is drawn when there is room."""
-  monkeypatch.setattr(learner_protocol, 'MAX_CALL_BYTES', 1 << 16)
+  monkeypatch.setattr(call_sizes, 'MAX_CALL_BYTES', 1 << 16)
   with replay_parts.Job(capacity=50) as job:
     with replay_parts.Raw(job.port) as raw:
       session = raw.hello()

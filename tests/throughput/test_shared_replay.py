@@ -4,9 +4,9 @@ from unittest import mock
 
 import pytest
 
-from scalable_agent.learner_service import protocol as learner_protocol
 from scalable_agent.throughput import shared_replay
 from scalable_agent.throughput import unrolls
+from scalable_agent.unroll_messages import call_sizes
 
 _SHAPE = unrolls.Shape((36, 48, 3), 5, 4, True, 'shallow')
 
@@ -66,4 +66,4 @@ def test_the_bytes_are_those_of_the_wire():
   message = layout.encode(unrolls.message(
       shared_replay._make_unroll(shape)))
   assert len(message) < .3 * layout.num_bytes
-  assert learner_protocol.max_unrolls_per_call(layout) > 1
+  assert call_sizes.max_unrolls_per_call(layout) > 1

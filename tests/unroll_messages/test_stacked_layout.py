@@ -10,8 +10,8 @@ import pytest
 
 from scalable_agent import environments
 from scalable_agent.environments import ArraySpec
-from scalable_agent.learner_service import stacked_layout
 from scalable_agent.remote import wire
+from scalable_agent.unroll_messages import stacked_layout
 from tests import stacks
 
 _Message = collections.namedtuple('_Message', 'level env_outputs')

@@ -1,0 +1,1 @@
+"""What the services that carry unrolls share: messages, layouts, agreements."""
