@@ -33,8 +33,8 @@ from scalable_agent import config as config_lib
 from scalable_agent.config import flags as config_flags
 from scalable_agent.environments import PoolError
 from scalable_agent.files import whole_file
+from scalable_agent.machine import nvidia
 from scalable_agent.process import binary
-from scalable_agent.process import nvidia
 from scalable_agent.process import tensorflow_environment
 from scalable_agent.process.errors import Failure
 from scalable_agent.throughput import shared_replay

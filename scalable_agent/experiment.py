@@ -27,9 +27,9 @@ from scalable_agent import library
 from scalable_agent.config import flags as config_flags
 from scalable_agent.environments import PoolError
 from scalable_agent.files import open_files
+from scalable_agent.machine import nvidia
 from scalable_agent.process import binary
 from scalable_agent.process import errors
-from scalable_agent.process import nvidia
 from scalable_agent.process import signals
 from scalable_agent.process import tensorflow_environment
 from scalable_agent.training import logdir as logdir_lib

@@ -17,7 +17,7 @@ _PACKAGE = 'scalable_agent'
 # below it, or beside it where that makes no circle.
 _LAYERS = (
     # The tables of levels are here since environments know their names.
-    {'process', 'files', 'remote', 'atari57', 'dmlab30'},
+    {'machine', 'process', 'files', 'remote', 'atari57', 'dmlab30'},
     {'environments'},
     {'trajectories', 'frame_stacks', 'vtrace', 'losses', 'rmsprop', 'adam'},
     {'networks', 'algorithms', 'replay', 'suites',
@@ -196,7 +196,7 @@ def test_the_transport_knows_nothing_of_the_messages_of_a_service(graph):
          } <= modules
   for module in modules:
     assert set(map(_top, _closure(graph, module))) <= {
-        'remote', 'process', 'files'}, module
+        'remote', 'process', 'machine', 'files'}, module
   assert {'learner_service.protocol', 'config'} <= _closure(
       graph, 'learner_service.client')
 

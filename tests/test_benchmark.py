@@ -16,7 +16,7 @@ from scalable_agent import learner as learner_lib
 from scalable_agent import policy as policy_lib
 from scalable_agent.config import flags as config_flags
 from scalable_agent.files import whole_file
-from scalable_agent.process import machine_cores
+from scalable_agent.machine import cores as machine_cores
 from scalable_agent.throughput import batch_sizes
 from scalable_agent.throughput import bottleneck
 from scalable_agent.throughput import comparison as comparison_lib

@@ -18,8 +18,8 @@ from scalable_agent import policy as policy_lib
 from scalable_agent import vtrace
 from scalable_agent.environments import ArraySpec
 from scalable_agent.environments import StepOutput
+from scalable_agent.machine import nvidia
 from scalable_agent.process import aligned_arrays
-from scalable_agent.process import nvidia
 from scalable_agent.replay import episode_buffer
 from scalable_agent.replay import replayer as replayer_lib
 from tests import learners

@@ -15,8 +15,8 @@ import sys
 import numpy as np
 import pytest
 
-from tests import your_own
 from tests import test_experiment
+from tests import your_own
 from tests.jobs import test_jobs
 from tests.test_experiment import Preloaded
 from tests.test_experiment import run_main  # pylint: disable=unused-import

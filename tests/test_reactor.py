@@ -12,8 +12,8 @@ import tensorflow as tf
 import scalable_agent
 from tests import test_experiment
 from tests.jobs import test_jobs
-from tests.test_experiment import Preloaded
 from tests.test_experiment import _error_of
+from tests.test_experiment import Preloaded
 from tests.test_experiment import run_main  # pylint: disable=unused-import
 from tests.training import test_several_learners
 

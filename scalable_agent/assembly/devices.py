@@ -6,8 +6,8 @@ from absl import logging
 import tensorflow as tf
 
 from scalable_agent import config as config_lib
-from scalable_agent.process import machine_cores
-from scalable_agent.process import nvidia
+from scalable_agent.machine import cores as machine_cores
+from scalable_agent.machine import nvidia
 
 Devices = collections.namedtuple(
     'Devices', 'learner inference jit_compile num_parts', defaults=[1])

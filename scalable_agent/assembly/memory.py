@@ -14,7 +14,7 @@ from scalable_agent import config as config_lib
 from scalable_agent import environments
 from scalable_agent import frame_stacks
 from scalable_agent import suites
-from scalable_agent.process import machine_memory
+from scalable_agent.machine import memory as machine_memory
 from scalable_agent.replay import prioritized_sequences
 from scalable_agent.replay import sequence_store
 

@@ -15,7 +15,7 @@ from scalable_agent.config.settings import check_value
 from scalable_agent.config.settings import ConfigError
 from scalable_agent.config.settings import refusal
 from scalable_agent.files import file_names
-from scalable_agent.process import machine_cores
+from scalable_agent.machine import cores as machine_cores
 
 # From a learner's port for actors to the one for the other learners.
 _COLLECTIVE_PORT_OFFSET = 1000

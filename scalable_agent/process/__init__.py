@@ -1,1 +1,1 @@
-"""What any process may need: threads, signals, times, limits, progress."""
+"""What any process may need: threads, signals, times, progress."""

@@ -8,7 +8,7 @@ import sys
 
 from absl import logging
 
-from scalable_agent.process import nvidia
+from scalable_agent.machine import nvidia
 
 _NVIDIA_DRIVER = '/proc/driver/nvidia'
 _WARNINGS, _NOTHING = '1', '3'

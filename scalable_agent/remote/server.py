@@ -15,12 +15,12 @@ from absl import logging
 import grpc
 
 from scalable_agent.files import open_files
-from scalable_agent.process import machine_memory
-from scalable_agent.process import thread_pool
+from scalable_agent.machine import memory as machine_memory
 from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import channels
 from scalable_agent.remote import connections as connections_lib
 from scalable_agent.remote import security as security_lib
+from scalable_agent.remote import thread_pool
 
 # Length of the longest text, such as a Hello with the levels of many
 # environments.

@@ -2,7 +2,7 @@
 
 import collections
 
-from scalable_agent.process import machine_cores
+from scalable_agent.machine import cores as machine_cores
 
 PoolLayout = collections.namedtuple(
     'PoolLayout', 'num_pools size minimum_batch_size maximum_batch_size '

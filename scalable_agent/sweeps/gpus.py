@@ -2,7 +2,7 @@
 
 import itertools
 
-from scalable_agent.process import nvidia
+from scalable_agent.machine import nvidia
 
 
 def environs(parallel, configs):

@@ -8,7 +8,7 @@ import sys
 from scalable_agent import config as config_lib
 from scalable_agent.checkpoints import chosen_checkpoint
 from scalable_agent.files import whole_file
-from scalable_agent.process import machine_memory
+from scalable_agent.machine import memory as machine_memory
 from scalable_agent.studies import outcomes
 from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import progress

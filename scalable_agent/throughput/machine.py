@@ -6,7 +6,7 @@ import time
 
 import psutil
 
-from scalable_agent.process import machine_cores
+from scalable_agent.machine import cores as machine_cores
 
 Measured = collections.namedtuple('Measured', 'rate core_seconds')
 Measured.__doc__ = """How fast something is done.

@@ -24,8 +24,8 @@ from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
 from scalable_agent.assembly import memory as memory_assembly
+from scalable_agent.machine import cores as machine_cores
 from scalable_agent.process import errors
-from scalable_agent.process import machine_cores
 from scalable_agent.process import tensorflow_environment
 from scalable_agent.process import timing
 from scalable_agent.throughput import machine

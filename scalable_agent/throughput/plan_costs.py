@@ -9,7 +9,7 @@ from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.config import checks
 from scalable_agent.config import ConfigError
-from scalable_agent.process import machine_cores
+from scalable_agent.machine import cores as machine_cores
 from scalable_agent.throughput import loop
 from scalable_agent.throughput import parts
 from scalable_agent.throughput import plan

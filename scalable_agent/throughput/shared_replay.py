@@ -23,7 +23,7 @@ import psutil
 from scalable_agent import actor
 from scalable_agent import environments
 from scalable_agent import suites
-from scalable_agent.process import machine_cores
+from scalable_agent.machine import cores as machine_cores
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import wire
 from scalable_agent.shared_replay import agent_link

@@ -16,7 +16,7 @@ import time
 import numpy as np
 import psutil
 
-from scalable_agent.process import machine_cores
+from scalable_agent.machine import cores as machine_cores
 from scalable_agent.throughput import machine
 from scalable_agent.throughput import processes
 from scalable_agent.throughput import transport_sides as sides

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from scalable_agent import config as config_lib
 from scalable_agent.assembly import devices
-from scalable_agent.process import machine_cores
-from scalable_agent.process import nvidia
+from scalable_agent.machine import cores as machine_cores
+from scalable_agent.machine import nvidia
 
 
 @pytest.fixture

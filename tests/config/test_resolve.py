@@ -11,7 +11,7 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent import suites
-from scalable_agent.process import machine_cores
+from scalable_agent.machine import cores as machine_cores
 from tests.config.command_line import message_of
 from tests.config.command_line import resolve
 

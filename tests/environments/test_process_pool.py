@@ -16,8 +16,8 @@ from scalable_agent.environments.pools import process_pool
 from scalable_agent.environments.pools import start_notices
 from scalable_agent.environments.pools import worker_messages
 from tests.environments import processes
-from tests.environments.processes import LONG
 from tests.environments.processes import is_running
+from tests.environments.processes import LONG
 from tests.environments.processes import wait_until
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]

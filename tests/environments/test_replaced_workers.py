@@ -17,8 +17,8 @@ from scalable_agent.environments.pools import process_pool
 from scalable_agent.environments.pools import worker_limits
 from scalable_agent.process import timing
 from tests.environments import processes
-from tests.environments.processes import LONG
 from tests.environments.processes import is_running
+from tests.environments.processes import LONG
 from tests.environments.processes import wait_until
 
 pytestmark = pytest.mark.usefixtures('bounded')

@@ -13,13 +13,13 @@ import pytest
 
 from scalable_agent.files import open_files
 from scalable_agent.learner_service import protocol
-from scalable_agent.process import thread_pool
 from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import channels
 from scalable_agent.remote import link as link_lib
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import server as server_lib
 from scalable_agent.remote import sessions as sessions_lib
+from scalable_agent.remote import thread_pool
 from tests.learner_service import test_service
 from tests.remote import raw_http2
 from tests.remote import remote_parts

@@ -22,7 +22,7 @@ from scalable_agent.environments.engines import dmlab
 from scalable_agent.environments.engines import synthetic
 from scalable_agent.environments.pools import process_pool
 from scalable_agent.environments.pools import shown_pool
-from scalable_agent.process import machine_cores
+from scalable_agent.machine import cores as machine_cores
 from scalable_agent.results import document
 from scalable_agent.suites import scores
 from scalable_agent.throughput import bottleneck

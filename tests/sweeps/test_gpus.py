@@ -3,7 +3,7 @@
 import pytest
 
 from scalable_agent import config as config_lib
-from scalable_agent.process import nvidia
+from scalable_agent.machine import nvidia
 from scalable_agent.sweeps import gpus
 
 

@@ -14,10 +14,10 @@ from absl import flags
 import numpy as np
 import tree
 
-from scalable_agent.training import collectives as collectives_lib
 from scalable_agent import config as config_lib
 from scalable_agent.checkpoints import weights_hash
 from scalable_agent.config import flags as config_flags
+from scalable_agent.training import collectives as collectives_lib
 from scalable_agent.training import peers as peers_lib
 from tests import learners
 from tests import ports as ports_lib

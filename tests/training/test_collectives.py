@@ -13,11 +13,11 @@ import types
 import numpy as np
 import pytest
 
-from scalable_agent.training import collectives
 from scalable_agent import config as config_lib
-from tests.training import learner_pair
+from scalable_agent.training import collectives
 from tests import learners
 from tests import ports as ports_lib
+from tests.training import learner_pair
 
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 

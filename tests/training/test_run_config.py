@@ -9,7 +9,7 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent.config import flags as config_flags
-from scalable_agent.process import machine_cores
+from scalable_agent.machine import cores as machine_cores
 from scalable_agent.training import logdir as logdir_lib
 from scalable_agent.training import run_config
 

@@ -3,7 +3,7 @@
 import collections
 import re
 
-from scalable_agent.process import control_groups
+from scalable_agent.machine import control_groups
 
 _Names = collections.namedtuple('_Names', 'limit usage cache')
 # What the kernel takes back from files before a group runs out counts as free.

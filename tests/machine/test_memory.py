@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalable_agent.process import machine_memory
+from scalable_agent.machine import memory as machine_memory
 
 _MEMINFO = 'MemTotal:       16384 kB\nMemFree:        1024 kB\n'
 _BYTES = 16384 * 1024

@@ -2,7 +2,7 @@
 
 import os
 
-from scalable_agent.process import control_groups
+from scalable_agent.machine import control_groups
 
 
 def count(root='/'):

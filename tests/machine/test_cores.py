@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from scalable_agent.process import machine_cores
+from scalable_agent.machine import cores as machine_cores
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from scalable_agent.process import nvidia
-from tests.process import fake_library
+from scalable_agent.machine import nvidia
+from tests.machine import fake_library
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 # Neither is on any machine. The second needs the first.
@@ -45,7 +45,8 @@ def run(site, tmp_path):
     tool.touch()
     tool.chmod(0o755 if has_gpu else 0o644)
     program = (
-        'from scalable_agent.process import nvidia, tensorflow_environment\n'
+        'from scalable_agent.machine import nvidia\n'
+        'from scalable_agent.process import tensorflow_environment\n'
         f'nvidia._PACKAGED = {names!r}\n'
         f'nvidia._DEVICES = {str(tmp_path / "none")!r}\n'
         'tensorflow_environment.load()\n')

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from scalable_agent.process import thread_pool
+from scalable_agent.remote import thread_pool
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
