@@ -82,8 +82,12 @@ def build(level, outcomes):
       f'out, {count} in all: the best of more agents is higher by chance '
       'alone.')
              for (a, b), count in _unequal(sweeps).items()]
+  blocks.append(_table(sweeps))
+  for agent in 'best', 'mean':
+    blocks += [document.Paragraph(f'Differences of the {agent} agent on the '
+                                  'way:'),
+               _differences(sweeps, agent)]
   return blocks + [
-      _table(sweeps), _differences(sweeps),
       document.Picture(f'{level} best of sweep', _draw(level, sweeps))]
 
 
@@ -167,14 +171,15 @@ def _table(sweeps_by_name):
   header = ['condition', _UNITS, 'agents', 'frames of an agent',
             'frames of all', 'updates of an agent', 'best agent at the end',
             '95 %', 'best agent on the way', '95 %', 'mean agent at the end',
-            '95 %']
+            '95 %', 'mean agent on the way', '95 %']
   rows = []
   for name, sweeps in sweeps_by_name.items():
     row = [name, str(len(sweeps)), _range([sweep.agents for sweep in sweeps]),
            _range([_known_frames(sweep) for sweep in sweeps]),
            _range([sweep.agents * _known_frames(sweep) for sweep in sweeps]),
            _updates_text(sweeps)]
-    for statistic in (_best_at_end, _best_on_the_way, _mean_at_end):
+    for statistic in (_best_at_end, _best_on_the_way, _mean_at_end,
+                      _mean_on_the_way):
       values = list(_by_seed(sweeps, statistic).values())
       row += [study_tables.number(np.mean(values) if values else None),
               study_tables.interval_text(intervals.of_mean(values))]
@@ -199,32 +204,34 @@ def _unequal(sweeps_by_name):
   return {names: count for names, count in counts.items() if count}
 
 
-def _differences(sweeps_by_name):
-  """Compares the best agents on the way, paired by seed, a `tables.Table`.
+def _differences(sweeps_by_name, agent='best'):
+  """Compares the agents on the way, paired by seed, a `tables.Table`.
 
   The best of more agents is higher by chance alone, so that both have as many.
 
   Args:
     sweeps_by_name: Of `_by_condition`.
+    agent: 'best' or 'mean', which curve of a `_Sweep` to compare.
   """
   return study_tables.difference_table(_UNITS, [
-      [a, b, *study_tables.difference(*_best_where_both_are_known(
-          sweeps_by_name[a], sweeps_by_name[b]))]
+      [a, b, *study_tables.difference(*_where_both_are_known(
+          sweeps_by_name[a], sweeps_by_name[b], agent))]
       for a, b in itertools.combinations(sweeps_by_name, 2)])
 
 
-def _best_where_both_are_known(first, second):
-  """Returns two dicts of seed to the best agent's mean over the same points.
+def _where_both_are_known(first, second, agent):
+  """Returns two dicts of seed to the mean of a curve over the same points.
 
   Otherwise one whose first episodes end late would lack its worst points.
   """
   found = {}, {}
   for one, other in itertools.product(first, second):
-    is_known = ~np.isnan(one.best + other.best)
+    curves = [getattr(sweep, agent) for sweep in (one, other)]
+    is_known = ~np.isnan(sum(curves))
     if (one.seed, one.agents) == (other.seed, other.agents) and np.any(
         is_known):
-      for returns, sweep in zip(found, (one, other)):
-        returns[one.seed] = float(np.mean(sweep.best[is_known]))
+      for returns, curve in zip(found, curves):
+        returns[one.seed] = float(np.mean(curve[is_known]))
   return found
 
 
@@ -267,6 +274,10 @@ def _mean_at_end(sweep):
 def _best_on_the_way(sweep):
   """The mean over all points: the area under the curve of the best agent."""
   return float(_of_known(np.mean, sweep.best))
+
+
+def _mean_on_the_way(sweep):
+  return float(_of_known(np.mean, sweep.mean))
 
 
 def _updates_text(sweeps):

@@ -315,16 +315,21 @@ def test_sweeps_are_compared_in_pairs_of_a_seed(tmp_path):
     _write_sweep(tmp_path, f'own_{seed}', [[seed], [0.]], seed, _OWN)
   found = _read(*sorted(tmp_path.iterdir()))
   blocks = document.build(found, ['best_of_sweep'])
-  table, differences = _tables(blocks)
+  table, differences, of_means = _tables(blocks)
   rows = {row[0]: row[1:] for row in table.rows}
   assert rows['shares_replay=True'][:4] == ['5', '2', '2,000', '4,000']
   assert rows['shares_replay=True'][5] == '5'
   assert rows['shares_replay=False'][5] == '3'
-  assert rows['shares_replay=True'][9] == '3'  # The mean of 5 and 1.
+  # The means of 5 and 1, and of 3 and 0.
+  assert rows['shares_replay=True'][9::2] == ['3', '3']
+  assert rows['shares_replay=False'][9::2] == ['1.5', '1.5']
   low, high = map(float, rows['shares_replay=True'][6].split(' to '))
   assert 2. < low < 5. < high < 8.
   assert differences.rows == [[
       'shares_replay=False', 'shares_replay=True', '5', '-2', '-2 to -2',
+      'lower']]
+  assert of_means.rows == [[
+      'shares_replay=False', 'shares_replay=True', '5', '-1.5', '-1.5 to -1.5',
       'lower']]
 
 
@@ -336,7 +341,7 @@ def test_the_best_of_more_agents_is_not_compared_with_that_of_fewer(tmp_path):
     _write_sweep(tmp_path, f'own_{seed}', [[1.], [0.], [2.]], seed, _OWN)
   blocks = document.build(
       _read(*sorted(tmp_path.iterdir())), ['best_of_sweep'])
-  _, differences = _tables(blocks)
+  _, differences, _ = _tables(blocks)
   ((_, _, pairs, *_),) = differences.rows
   assert pairs == '4'
   assert ('Pairs of "shares_replay=False" and "shares_replay=True" whose '
