@@ -45,6 +45,8 @@ from tests.config.command_line import resolve
     ('epsilon', ('inf',), .1),
     ('seed', (-1, -3, 2_000_000_001, 2**31 - 1, 3_000_000_000), 0),
     ('seed', (10**30,), 2_000_000_000),
+    ('num_action_repeats', (10_001, 3_000_000_000), 10_000),
+    *[(name, (4097, 100_000), 4096) for name in ('width', 'height')],
     ('task', (-2,), -1),
     ('num_actors', (0, -2, 33), 34),
     ('queue_capacity', (31, 1, -1), 32),
