@@ -56,6 +56,14 @@ def _say_default_level(config):
         config.level_name)
 
 
+def _say_alone(config):
+  """Warns of a job that trains alone since its --task was forgotten."""
+  if config.is_learner and config.task < 0 and FLAGS['learner_hosts'].present:
+    logging.warning(
+        '--learner_hosts is given, and --task is not: this run trains alone, '
+        'and no actor job can reach it.')
+
+
 def _say_unused(config):
   """Warns of flags that make no difference to this run."""
   for name, value in config_flags.given().items():
@@ -77,6 +85,7 @@ def main(argv):
     config = run_config.resolve(config_flags.given())
     at_once = config.num_learners > 1
     _say_default_level(config)
+    _say_alone(config)
     _say_unused(config)
     open_files.raise_limit()
     with signals.stop_on_signals(

@@ -848,6 +848,17 @@ def test_an_actor_of_a_level_that_nobody_has_named_says_so(
           'gym:CartPole-v1.' in caplog.text)
 
 
+def test_a_job_without_its_task_is_said(
+    tmp_path, run_main, monkeypatch, caplog):
+  monkeypatch.setattr(experiment.library, 'learn', lambda config, stop: None)
+  hosts = '--learner_hosts=localhost:8000'
+  for arguments, is_said in (
+      ([hosts], True), ([hosts, '--task=0'], False), ([], False)):
+    caplog.clear()
+    run_main('--level_name=pong', f'--logdir={tmp_path}', *arguments)
+    assert ('this run trains alone' in caplog.text) == is_said
+
+
 def test_a_flag_that_makes_no_difference_is_said(
     tmp_path, run_main, monkeypatch, caplog):
   monkeypatch.setattr(experiment.library, 'learn', lambda config, stop: None)
