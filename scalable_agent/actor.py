@@ -166,7 +166,11 @@ class UnrollBuffer:
 
 
 class Actor:
-  """Acts in N environments, and makes unrolls of what comes of it."""
+  """Acts in N environments, and makes unrolls of what comes of it.
+
+  Attributes:
+    times: A `timing.StageTimes`.
+  """
 
   def __init__(self, level_names, num_actions, policy, initial_state,
                unroll_length, num_action_repeats, put_unroll, report_episode,
@@ -191,6 +195,7 @@ class Actor:
       is_staggered: As for `UnrollBuffer`.
     """
     num_environments = len(level_names)
+    self.times = times
     self._level_names = level_names
     self._policy = policy
     self._initial_state = initial_state
@@ -198,7 +203,6 @@ class Actor:
     self._num_action_repeats = num_action_repeats
     self._put_unroll = put_unroll
     self._report_episode = report_episode
-    self._times = times
     self._refresh = refresh
     self._is_staggered = is_staggered
     self._core_state = tree.map_structure(np.copy, initial_state)
@@ -235,9 +239,9 @@ class Actor:
       self._begin_anew(ids[is_first])
     last_output = trajectories.AgentOutput(
         *(values[ids] for values in self._agent_output))
-    with self._times.stage('actor_unrolls'):
+    with self.times.stage('actor_unrolls'):
       unrolls = buffer.append(ids, env_output, last_output)
-    with self._times.stage('actor_queue'):
+    with self.times.stage('actor_queue'):
       for unroll in unrolls:
         self._put_unroll(unroll)
 
@@ -249,7 +253,7 @@ class Actor:
     # Without an LSTM there is nothing to map.
     states = self._core_state and tree.map_structure(
         lambda a: a[ids], self._core_state)
-    with self._times.stage('actor_inference'):
+    with self.times.stage('actor_inference'):
       output, next_states, versions = self._policy(
           last_output.action, env_output._replace(info=()), states)
     buffer.begin(ids, states, versions)
@@ -272,7 +276,7 @@ class Actor:
     ids, *_ = inputs
     if self._rendezvous:
       # A new environment has not finished an unroll yet.
-      with self._times.stage('actor_update_wait'):
+      with self.times.stage('actor_update_wait'):
         inputs = self._rendezvous.pass_on(
             self._buffer.at_start(ids) & ~is_first, inputs)
       if inputs is None:
@@ -281,7 +285,7 @@ class Actor:
     if self._refresh:
       starts = ids[self._buffer.at_start(ids)]
       if len(starts):
-        with self._times.stage('actor_weights'):
+        with self.times.stage('actor_weights'):
           self._refresh(self._buffer.versions(starts))
     return inputs
 
@@ -295,12 +299,11 @@ class Actor:
       values[ids] = initial[ids]
 
 
-def run_actor(pool, times, actor):
+def run_actor(pool, actor):
   """Drives a pool until something raises.
 
   Args:
     pool: An `environments.Pool`.
-    times: A `timing.StageTimes`.
     actor: An `Actor` for its environments.
 
   Raises:
@@ -308,7 +311,7 @@ def run_actor(pool, times, actor):
     environments.PoolError: An environment died, or the pool was closed.
   """
   while True:
-    with times.stage('actor_environments'):
+    with actor.times.stage('actor_environments'):
       output = pool.recv()
     ids, actions = actor.act(*output)
     if len(ids):

@@ -159,10 +159,10 @@ def _initial_state(batch):
 
 def _run(pool, policy, initial_state, unroll_length, put_unroll,
          report_episode=lambda episode: None, repeats=1, times=None, **kwargs):
-  times = times or timing.StageTimes()
-  actor.run_actor(pool, times, actor.Actor(
+  actor.run_actor(pool, actor.Actor(
       pool.level_names, pool.num_actions, policy, initial_state, unroll_length,
-      repeats, put_unroll, report_episode, times, **kwargs))
+      repeats, put_unroll, report_episode, times or timing.StageTimes(),
+      **kwargs))
 
 
 def _unrolls(unroll_length, num_recvs=150, lengths=_LENGTHS, **kwargs):

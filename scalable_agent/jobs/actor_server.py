@@ -4,11 +4,11 @@ import time
 
 from absl import logging
 
-from scalable_agent import actor
 from scalable_agent import config as config_lib
 from scalable_agent import dynamic_batching
 from scalable_agent import suites
 from scalable_agent import trajectories
+from scalable_agent.assembly import actor as actor_assembly
 from scalable_agent.jobs import addresses
 from scalable_agent.jobs import handover
 from scalable_agent.jobs import layouts
@@ -75,10 +75,9 @@ class ActorServer:
       put_unroll = self._handover.put
 
     def make_actor(level_names):
-      return actor.Actor(
-          level_names, facts.num_actions, self._act,
-          agent.initial_state(len(level_names)), config.unroll_length,
-          config.num_action_repeats, put_unroll, report_episode, times)
+      return actor_assembly.create_actor(
+          config, agent, level_names, self._act, put_unroll, report_episode,
+          times)
 
     levels = suites.level_names(config)
     try:

@@ -6,6 +6,7 @@ from absl import logging
 
 from scalable_agent import actor
 from scalable_agent import policy as policy_lib
+from scalable_agent.assembly import actor as actor_assembly
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
 from scalable_agent.config import seeds
@@ -52,7 +53,6 @@ class LearnerLink:
     devices: A `devices.Devices`.
     client: A `client.LearnerClient`.
     reports: An `EpisodeReports`.
-    times: A `timing.StageTimes`.
   """
 
   def __init__(self, config, pools, address, security):
@@ -78,7 +78,6 @@ class LearnerLink:
             config, agent, facts, num_levels),
         protocol.weights_layout(agent.initial_params(0)), security)
     self.reports = EpisodeReports()
-    self.times = timing.StageTimes()
 
   def create_policy(self, weights, version):
     """Returns a `policy.Policy` with what `get_weights` of the client returned.
@@ -92,11 +91,9 @@ class LearnerLink:
 
   def create_actor(self, pool, policy, put_unroll, refresh):
     """Returns an `actor.Actor` of a pool; the others are as for `Actor`."""
-    return actor.Actor(
-        pool.level_names, pool.num_actions, policy,
-        self.agent.initial_state(pool.num_environments),
-        self.config.unroll_length, self.config.num_action_repeats, put_unroll,
-        self.reports.put, self.times, refresh=refresh)
+    return actor_assembly.create_actor(
+        self.config, self.agent, pool.level_names, policy, put_unroll,
+        self.reports.put, timing.StageTimes(), refresh=refresh)
 
 
 class Actors:
@@ -127,7 +124,7 @@ class Actors:
     output = pool.recv()
     acting = self._make_actor(pool)
     pool.send(*acting.act(*output))
-    actor.run_actor(pool, self._link.times, acting)
+    actor.run_actor(pool, acting)
 
   def check(self):
     """Raises what ended a thread, if something did."""

@@ -20,6 +20,7 @@ from scalable_agent import policy as policy_lib
 from scalable_agent import staging
 from scalable_agent import suites
 from scalable_agent import trajectories
+from scalable_agent.assembly import actor as actor_assembly
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import learner as learner_assembly
@@ -288,14 +289,12 @@ def measure_batches(bench, size, seconds):
   state, versions = agent.initial_state(size), np.zeros([size], np.int64)
 
   def act(put):
-    times = timing.StageTimes()
     replay = _RepeatingPool(
         pool, pool.num_environments, bench.step_output, size)
-    actor.run_actor(replay, times, actor.Actor(
-        replay.level_names, replay.num_actions,
-        lambda *unused_args: (output, state, versions),
-        agent.initial_state(pool.num_environments), config.unroll_length,
-        config.num_action_repeats, put, lambda episode: None, times))
+    actor.run_actor(replay, actor_assembly.create_actor(
+        config, agent, replay.level_names,
+        lambda *unused_args: (output, state, versions), put,
+        lambda episode: None, timing.StageTimes()))
 
   return _measure_fed(bench, act, lambda placed: None, seconds)
 

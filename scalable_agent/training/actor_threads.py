@@ -6,6 +6,7 @@ import threading
 from scalable_agent import a3c
 from scalable_agent import actor
 from scalable_agent import suites
+from scalable_agent.assembly import actor as actor_assembly
 from scalable_agent.assembly import loss as loss_assembly
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.config import seeds
@@ -89,10 +90,9 @@ class ActorThreads:
         # pool at once would fill the queue and block the actor.
         options['is_staggered'] = True
       seen = self._camera if pool is pools[0] else pool
-      actor.run_actor(seen, times, actor.Actor(
-          pool.level_names, pool.num_actions, acts_with,
-          agent.initial_state(pool.num_environments), config.unroll_length,
-          config.num_action_repeats, put, report_episode, times, **options))
+      actor.run_actor(seen, actor_assembly.create_actor(
+          config, agent, pool.level_names, acts_with, put, report_episode,
+          times, **options))
 
     self._threads = threads.CheckedThreads(pools, act)
 

@@ -431,8 +431,8 @@ def _local_unrolls(pool, count):
       raise Enough
 
   with pytest.raises(Enough):
-    actor.run_actor(pool, timing.StageTimes(),
-                    _make_actor(put, episodes.append)(pool.level_names))
+    actor.run_actor(
+        pool, _make_actor(put, episodes.append)(pool.level_names))
   return unrolls, episodes
 
 

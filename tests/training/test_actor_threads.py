@@ -5,10 +5,15 @@ import dataclasses
 import itertools
 import types
 
+import numpy as np
 import pytest
 
+from scalable_agent import actor
 from scalable_agent import config as config_lib
+from scalable_agent import environments
+from scalable_agent import staging
 from scalable_agent.evaluation import play
+from scalable_agent.process import timing
 from scalable_agent.training import actor_threads
 
 
@@ -59,27 +64,56 @@ def test_other_runs_and_resumed_ones_have_other_seeds(monkeypatch, tmp_path):
   assert all(abs(a - b) > 1000 for a, b in itertools.combinations(seeds, 2))
 
 
-@pytest.mark.parametrize('architecture, is_staggered', [
-    ('impala', True), ('a2c_sync_step', False)])
+class _Pool:
+  """Four environments, all of them always ready."""
+
+  num_environments = 4
+  level_names = ['a', 'b', 'c', 'd']
+  observation_spec = (environments.ArraySpec((1,), np.float32),)
+
+  def __init__(self):
+    self.num_recvs = 0
+
+  def recv(self):
+    floats, ints = np.zeros([4], np.float32), np.zeros([4], np.int32)
+    is_first = np.full([4], self.num_recvs == 0)
+    self.num_recvs += 1
+    return environments.PoolOutput(
+        np.arange(4, dtype=np.int32), environments.StepOutput(
+            floats, environments.StepOutputInfo(floats, ints), is_first,
+            (floats[:, np.newaxis],)),
+        is_first, np.zeros([4], bool))
+
+  def send(self, ids, actions):
+    pass
+
+  def close(self):
+    pass
+
+
+@pytest.mark.usefixtures('bounded')
+@pytest.mark.parametrize('architecture, num_recvs', [
+    ('impala', [5, 6, 7, 8]), ('a2c_sync_step', [5, 5, 5, 5])])
 def test_environments_begin_in_turn_unless_they_wait_for_each_other(
-    monkeypatch, architecture, is_staggered):
-  options = []
-  monkeypatch.setattr(
-      actor_threads.threads, 'CheckedThreads', lambda pools, act: act(*pools))
-  monkeypatch.setattr(actor_threads.film, 'Camera', lambda pool: pool)
-  monkeypatch.setattr(
-      actor_threads.actor, 'run_actor', lambda *unused_args: None)
-  monkeypatch.setattr(
-      actor_threads.actor, 'Actor',
-      lambda *unused_args, **kwargs: options.append(kwargs))
-  pool = types.SimpleNamespace(
-      num_environments=4, num_actions=2, level_names=['pong'] * 4)
-  agent = types.SimpleNamespace(initial_state=lambda batch_size: ())
-  actor_threads.ActorThreads(
-      config_lib.resolve(dict(level_name='pong', architecture=architecture)),
-      [pool], agent, None, None, None, None)
-  (found,) = options
-  assert found.get('is_staggered', False) == is_staggered
+    architecture, num_recvs):
+  """Seen by when each has the five entries of its first unroll of length 4."""
+  pool, found = _Pool(), {}
+
+  def put(unroll):
+    found.setdefault(unroll.level_name, pool.num_recvs)
+    if len(found) == 4:
+      raise staging.Closed
+
+  actors = actor_threads.ActorThreads(
+      config_lib.resolve(dict(
+          level_name='pong', architecture=architecture, num_actors=4,
+          batch_size=4, unroll_length=4)), [pool],
+      types.SimpleNamespace(num_actions=2, initial_state=lambda size: ()),
+      lambda actions, unused_output, state: (
+          actor.initial_output(4, 2), state, np.zeros([4], np.int64)),
+      put, None, timing.StageTimes())
+  actors.close()
+  assert found == dict(zip('abcd', num_recvs))
 
 
 def test_pools_that_replace_nothing_are_not_asked(make):
