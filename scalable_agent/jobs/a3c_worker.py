@@ -5,19 +5,18 @@ from scalable_agent.assembly import loss as loss_assembly
 from scalable_agent.jobs import learner_link
 
 
-def start(config, pools, address, security):
+def start(config, pools, make_link):
   """Starts to act with weights of the learner's, and to send it gradients.
 
   Args:
     config: A `config.Config`.
     pools: A list of one `environments.Pool`.
-    address: 'host:port' of the learner.
-    security: A `security.Security`.
+    make_link: As `client.make_link`, from its agreement on.
 
   Returns:
     A `learner_link.Actors`.
   """
-  link = learner_link.LearnerLink(config, pools, address, security)
+  link = learner_link.LearnerLink(config, pools, make_link)
 
   def make_actor(pool):
     worker = _make_worker(link)

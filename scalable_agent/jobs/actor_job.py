@@ -2,6 +2,7 @@
 
 from concurrent import futures
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -62,7 +63,8 @@ def run(config, stop):
   with contextlib.ExitStack() as stack:
     for pool in pools:
       stack.callback(pool.close)
-    actors = start(config, pools, address, security)
+    actors = start(config, pools, functools.partial(
+        client_lib.make_link, address, security, config.task))
     stack.callback(actors.close)
     try:
       while not stop.wait(_CHECK_SECONDS):

@@ -1,5 +1,6 @@
 """What actor jobs with a policy share: a link to their learner, and threads."""
 
+import functools
 import queue as queue_lib
 
 from absl import logging
@@ -55,14 +56,13 @@ class LearnerLink:
     reports: An `EpisodeReports`.
   """
 
-  def __init__(self, config, pools, address, security):
+  def __init__(self, config, pools, make_link):
     """Initializes the link; the first call of the client connects.
 
     Args:
       config: A `config.Config`.
       pools: A list of `environments.Pool`s.
-      address: 'host:port' of the learner.
-      security: A `security.Security`.
+      make_link: As `client.make_link`, from its agreement on.
     """
     allocator.keep_freed_memory()
     self.config = config
@@ -72,11 +72,12 @@ class LearnerLink:
     facts = pools[0]
     self.agent = agent = agent_assembly.create_agent(config, facts)
     self.client = client_lib.LearnerClient(
-        address, protocol.agreement(config, facts), config.task,
-        [name for pool in pools for name in pool.level_names],
+        functools.partial(
+            make_link, protocol.agreement(config, facts),
+            [name for pool in pools for name in pool.level_names]),
         lambda num_levels: layouts.unroll_layout(
             config, agent, facts, num_levels),
-        protocol.weights_layout(agent.initial_params(0)), security)
+        protocol.weights_layout(agent.initial_params(0)))
     self.reports = EpisodeReports()
 
   def create_policy(self, weights, version):

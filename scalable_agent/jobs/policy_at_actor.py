@@ -40,14 +40,13 @@ class _SharedPolicy:
         policy.update(*fetched)
 
 
-def start(config, pools, address, security):
+def start(config, pools, make_link):
   """Starts to act with weights of the learner's, and to send it unrolls.
 
   Args:
     config: A `config.Config`.
     pools: A list of `environments.Pool`s.
-    address: 'host:port' of the learner.
-    security: A `security.Security`.
+    make_link: As `client.make_link`, from its agreement on.
 
   Returns:
     A `learner_link.Actors`.
@@ -55,7 +54,7 @@ def start(config, pools, address, security):
   Raises:
     config.ConfigError: It takes more memory than there is.
   """
-  link = learner_link.LearnerLink(config, pools, address, security)
+  link = learner_link.LearnerLink(config, pools, make_link)
   memory_assembly.check(config, link.agent, pools[0])
   shared = _SharedPolicy(link)
   # Acting goes on while an unroll of every environment waits to be taken.

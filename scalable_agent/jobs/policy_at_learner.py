@@ -15,20 +15,16 @@ class Actors:
   They send step outputs and get actions, for which they need no TensorFlow.
   """
 
-  def __init__(self, config, pools, address, security):
+  def __init__(self, config, pools, make_link):
     """Starts the threads.
 
     Args:
       config: A `config.Config`.
       pools: A list of `environments.Pool`s, closed by `close`.
-      address: 'host:port' of the learner.
-      security: A `security.Security`.
+      make_link: As `client.make_link`, from its agreement on.
     """
-    self._address = address
     self._links = {
-        pool: client_lib.make_link(
-            address, protocol.agreement(config, pool), config.task,
-            pool.level_names, security)
+        pool: make_link(protocol.agreement(config, pool), pool.level_names)
         for pool in pools}
     self._threads = threads.CheckedThreads(pools, self._step)
 
@@ -70,5 +66,5 @@ class Actors:
         output = output._replace(is_last=np.zeros_like(output.is_last))
       except wire.WireError as e:
         raise client_lib.Refused(
-            f'The learner at {self._address} sent other actions than agreed '
-            f'on: {e}.') from e
+            f'The learner at {link.address} sent other actions than agreed on: '
+            f'{e}.') from e

@@ -24,16 +24,16 @@ _LIFE = 1 << 48
 _About = collections.namedtuple('_About', 'levels unroll_layout')
 
 
-def make_link(address, agreement, task, level_names, security,
+def make_link(address, security, task, agreement, level_names,
               read_hello=lambda unused_answer: None, max_message_bytes=0):
   """Returns the `link.Link` of an actor job, or of one of its pools.
 
   Args:
     address: 'host:port' of the learner.
-    agreement: Of `protocol.agreement`.
-    task: Index of the actor job.
-    level_names: A list of N level names, of the environments.
     security: A `security.Security`.
+    task: Index of the actor job.
+    agreement: Of `protocol.agreement`.
+    level_names: A list of N level names, of the environments.
     read_hello: As for `link.Link`.
     max_message_bytes: See there.
   """
@@ -52,26 +52,18 @@ class LearnerClient:
   weights of the one before are dropped.
   """
 
-  def __init__(self, address, agreement, task, level_names, unroll_layout,
-               weights_layout, security):
+  def __init__(self, make_link, unroll_layout, weights_layout):
     """Initializes the client; connects with the first call.
 
     Args:
-      address: As for `make_link`.
-      agreement: Likewise.
-      task: Likewise.
-      level_names: Likewise.
+      make_link: As the function `make_link`, from its `read_hello` on.
       unroll_layout: A function of the number of levels that returns the
         `wire.Layout` of unrolls.
       weights_layout: The `wire.Layout` of weights.
-      security: As for `make_link`.
     """
-    self._address = address
     self._make_unroll_layout = unroll_layout
     self._weights_layout = weights_layout
-    self._link = make_link(
-        address, agreement, task, level_names, security, self._read_hello,
-        weights_layout.num_bytes)
+    self._link = make_link(self._read_hello, weights_layout.num_bytes)
     self._episode_sequence = 0
     # A stream, since weights are asked for with every unroll.
     self._weights_caller = stream_lib.Caller(self._link, 'GetWeights')
@@ -113,8 +105,8 @@ class LearnerClient:
       weights = self._weights_layout.decode(message)
     except wire.WireError as e:
       raise Refused(
-          f'The learner at {self._address} sent other weights than agreed on: '
-          f'{e}.') from e
+          f'The learner at {self._link.address} sent other weights than agreed '
+          f'on: {e}.') from e
     return weights.weights, connection.life * _LIFE + int(weights.version)
 
   def put_unrolls(self, unrolls, wait=True):

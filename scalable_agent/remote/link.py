@@ -77,6 +77,9 @@ class Link:
   """Calls a service, waiting out its absence; for use by several threads.
 
   Every call waits until the service is there.
+
+  Attributes:
+    address: 'host:port' of the service.
   """
 
   def __init__(self, address, service, ends, security, hello, read_hello,
@@ -93,7 +96,7 @@ class Link:
         a `Connection`.
       max_message_bytes: Length of the largest message that the service sends.
     """
-    self._address = address
+    self.address = address
     self._service = service
     self._ends = ends
     self._hello = hello
@@ -224,7 +227,7 @@ class Link:
       self._run = answer['run']
       self._life += 1
     logging.info('Connected to the %s at %s%s', self._ends.service,
-                 self._address, again)
+                 self.address, again)
     self._session = answer['session']
     self._connection = Connection(
         self._session, self._life, self._read_hello(answer))
@@ -239,7 +242,7 @@ class Link:
         self._lost_time = self._logged_time = time.monotonic()
         self._wait_seconds = self._backoff.next()
         logging.warning('Lost the %s at %s: %s', self._ends.service,
-                        self._address, error.details())
+                        self.address, error.details())
 
   def _raise_if_final(self, error):
     if self._closed.is_set():
@@ -248,16 +251,16 @@ class Link:
       raise TrainingDone() from error
     if error.code() == grpc.StatusCode.UNIMPLEMENTED:
       raise Refused(
-          f'What listens at {self._address} is no {self._ends.service}, but '
+          f'What listens at {self.address} is no {self._ends.service}, but '
           'another service.') from error
     if error.code() in _FATAL:
       raise Refused(
-          f'The {self._ends.service} at {self._address} refuses this '
+          f'The {self._ends.service} at {self.address} refuses this '
           f'{self._ends.job}: {error.details()}.') from error
     reason, _ = security_lib.explain_failure(error.details())
     if reason:
       raise Refused(
-          f'The {self._ends.service} at {self._address} is not to be trusted: '
+          f'The {self._ends.service} at {self.address} is not to be trusted: '
           f'{reason}.') from error
 
   def _note_failure(self, error):
@@ -268,5 +271,5 @@ class Link:
       self._logged_time = now
       logging.warning(
           'The %s at %s has been out of reach for %.0f s, trying on: %s%s',
-          self._ends.service, self._address, now - self._lost_time,
+          self._ends.service, self.address, now - self._lost_time,
           error.details(), security_lib.explain_failure(error.details())[1])

@@ -41,7 +41,6 @@ class AgentLink:
         of unrolls.
       security: A `security.Security`.
     """
-    self._address = address
     self._make_layout = layout
     one_level = layout(1)
     self._link = link_lib.Link(
@@ -148,7 +147,7 @@ class AgentLink:
   def bad(self, what):
     """Returns a `link.Refused`; `what` says what is wrong with an answer."""
     return link_lib.Refused(
-        f'The replay job at {self._address} sent a message that is not as '
+        f'The replay job at {self._link.address} sent a message that is not as '
         f'agreed on: {what}.')
 
   def _decode(self, answer, about):
@@ -188,7 +187,7 @@ class AgentLink:
     what, since = waiting
     if not self._link.is_connected:
       what = ', which is out of reach'
-    return (f'waits for the replay job at {self._address}{what}',
+    return (f'waits for the replay job at {self._link.address}{what}',
             time.monotonic() - since)
 
   def take_gauges(self):

@@ -119,9 +119,10 @@ def _bare_caller(messages, port, unrolls_per_call):
 
 def _our_caller(messages, port, unrolls_per_call):
   client = client_lib.LearnerClient(
-      f'localhost:{port}', _AGREEMENT, 0, [unrolls.LEVEL],
-      lambda unused_num_levels: messages.unroll_layout,
-      messages.weights_layout, _SECURITY)
+      functools.partial(
+          client_lib.make_link, f'localhost:{port}', _SECURITY, 0, _AGREEMENT,
+          [unrolls.LEVEL]),
+      lambda unused_num_levels: messages.unroll_layout, messages.weights_layout)
   _, version = client.get_weights(-1)
   batch = [messages.unroll._replace(
       policy_version=version)] * unrolls_per_call

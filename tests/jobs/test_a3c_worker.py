@@ -157,7 +157,7 @@ def test_a_gradient_of_a_learner_that_is_gone_is_dropped(monkeypatch, caplog):
     port = server._service.port
     pool = _Pool()
     actors = a3c_worker.start(
-        _config(job_name='actor'), [pool], f'127.0.0.1:{port}', _SECURITY)
+        _config(job_name='actor'), [pool], remote_parts.link_maker(port))
     try:
       unroll = _take(queue, actors.check)
       assert np.abs(unroll.agent_outputs.policy_logits[1:]).min() > 0

@@ -57,7 +57,7 @@ def test_a_learner_expects_nothing_of_environments_that_start(
           server, queue):
     actors = acting.start(
         test_a3c_worker._config(architecture, job_name='actor'), [pool],
-        f'127.0.0.1:{server._service.port}', test_a3c_worker._SECURITY)
+        remote_parts.link_maker(server._service.port))
     try:
       while not server._service.num_jobs:  # It would hear of the end.
         actors.check()
@@ -145,7 +145,7 @@ def test_a_reward_that_is_not_finite_does_not_end_the_job(acting, architecture):
       report_episode=episodes.append) as (server, queue):
     actors = acting.start(
         test_a3c_worker._config(architecture, job_name='actor'), [pool],
-        f'127.0.0.1:{server._service.port}', test_a3c_worker._SECURITY)
+        remote_parts.link_maker(server._service.port))
     try:
       for version in range(1, 4):
         unroll = test_a3c_worker._take(queue, actors.check)

@@ -448,9 +448,9 @@ def _acting_learner(capacity=1000, **options):
 
 def _actors(port, *pools):
   config = types.SimpleNamespace(
-      task=0, **dict(remote_parts.SETTINGS, inference='learner'))
+      **dict(remote_parts.SETTINGS, inference='learner'))
   return policy_at_learner.Actors(
-      config, list(pools), f'127.0.0.1:{port}', remote_parts.NO_SECURITY)
+      config, list(pools), remote_parts.link_maker(port))
 
 
 @pytest.mark.parametrize('size, batch_size', [(1, 1), (4, 4), (5, 2)])

@@ -15,6 +15,7 @@ or descriptors in the end.
 
 import collections
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -225,9 +226,11 @@ class _Attacks:
     """500 actor jobs that fetch the weights once, and then wait."""
     clients = [
         client_lib.LearnerClient(
-            f'localhost:{self._port}', self._agreement, task, self._levels,
-            lambda unused_num_levels: self._layout, self._weights_layout,
-            security_lib.Security(_TOKEN.encode()))
+            functools.partial(
+                client_lib.make_link, f'localhost:{self._port}',
+                security_lib.Security(_TOKEN.encode()), task, self._agreement,
+                self._levels),
+            lambda unused_num_levels: self._layout, self._weights_layout)
         for task in range(_NUM_IDLE_ACTORS)]
     for client in clients:
       client.get_weights(-1)

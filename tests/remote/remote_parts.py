@@ -165,18 +165,25 @@ class Learner:
     self.service.close()
 
 
+def link_maker(port, task=0, security=NO_SECURITY, host='127.0.0.1'):
+  """What an actor job makes its links with."""
+  return functools.partial(
+      client_lib.make_link, f'{host}:{port}', security, task)
+
+
 def make_client(port, task=0, security=NO_SECURITY, levels=('easy',),
                 host='127.0.0.1', **changes):
   """A client that agrees with `Learner`, but for `changes` of the agreement."""
   return client_lib.LearnerClient(
-      f'{host}:{port}', make_agreement(**changes), task, list(levels),
-      unroll_layout, weights_layout(), security)
+      functools.partial(
+          link_maker(port, task, security, host), make_agreement(**changes),
+          list(levels)),
+      unroll_layout, weights_layout())
 
 
 def make_link(port, levels=('easy',)):
   """The link of a pool whose policy is at the learner."""
-  return client_lib.make_link(
-      f'127.0.0.1:{port}', make_agreement(), 0, list(levels), NO_SECURITY)
+  return link_maker(port)(make_agreement(), list(levels))
 
 
 @contextlib.contextmanager
