@@ -21,6 +21,7 @@ from scalable_agent import config as config_lib
 from scalable_agent.process import binary
 from scalable_agent.process import errors
 from scalable_agent.results import agents as agents_lib
+from scalable_agent.results import blocks as blocks_lib
 from scalable_agent.results import curves
 from scalable_agent.results import document
 from scalable_agent.results import markdown
@@ -103,16 +104,16 @@ def write(logdirs, report_dir):
   """Writes the report, and returns the path of its page."""
   sections = document.sections(agents_lib.group(find_runs(logdirs)))
   blocks = document.build(sections)
-  films = {block.path: pathlib.Path(block.source).read_bytes()
-           for block in blocks if isinstance(block, videos.Video)}
+  films = {video.path: pathlib.Path(video.source).read_bytes()
+           for video in blocks_lib.of_kind(blocks, blocks_lib.Video)}
   with config_lib.writing('report_dir', report_dir):
     paths = writing.write_pictures(blocks, report_dir, 'curves')
     for path, film in films.items():
       os.makedirs(os.path.join(report_dir, videos.FOLDER), exist_ok=True)
       pathlib.Path(report_dir, path).write_bytes(film)
     texts = {
-        'index.html': page.render(blocks),
-        'report.md': markdown.render(blocks, paths),
+        'index.html': page.render(blocks, document.TITLE),
+        'report.md': markdown.render(blocks, paths, document.TITLE),
         'scores.csv': tables.to_csv(sections)}
     writing.write_texts(texts, report_dir)
   return os.path.join(report_dir, 'index.html')

@@ -15,7 +15,7 @@ from scalable_agent import config as config_lib
 from scalable_agent import sweep
 from scalable_agent.config import flags as config_flags
 from scalable_agent.files import locks
-from scalable_agent.results import tables
+from scalable_agent.results import blocks as blocks_lib
 from scalable_agent.studies import document
 from scalable_agent.studies import outcomes
 from scalable_agent.training import run_config
@@ -269,8 +269,7 @@ def test_the_report_chooses_what_the_second_round_does(tmp_path, capsys):
     trial_runs.write(tmp_path, name, [5.],
                      sample=trials[int(name[7:9])].sample, seed=int(name[-1]))
   blocks = document.build(outcomes.read_all(tmp_path), ['best3'])
-  ((_, *row),) = next(
-      block.rows for block in blocks if isinstance(block, tables.Table))
+  ((_, *row),) = blocks_lib.of_kind(blocks, blocks_lib.Table)[0].rows
   assert row[:5] == ['4', '3', '2', '5', '2']
   text = str(blocks)
   assert 'Runs that have not all of their frames are left out.' in text

@@ -15,6 +15,7 @@ from scalable_agent.process import memory_use
 from scalable_agent.process import output
 from scalable_agent.process import progress as progress_lib
 from scalable_agent.process import signals
+from scalable_agent.results import blocks
 from scalable_agent.results import tables
 
 NUM_STEPS = 200
@@ -180,6 +181,6 @@ def lines(checks):
         str(result.num_words) if result.num_words else tables.MISSING,
         f'{result.steps_per_second:,.0f}', f'{result.first_start_secs:.2f}',
         f'{result.second_start_secs:.2f}', f'{result.memory_bytes / 1e6:,.0f}'])
-  return [*tables.aligned(tables.Table(_HEADER, rows)), *[
+  return [*tables.aligned(blocks.Table(_HEADER, rows)), *[
       f'{result.level_name}: {result.problem}'
       for result in checks if result.problem]]

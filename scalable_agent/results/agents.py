@@ -4,6 +4,7 @@ import collections
 import os
 
 from scalable_agent import config as config_lib
+from scalable_agent.results import blocks
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.results import tables
 
@@ -152,7 +153,7 @@ def settings_tables(agents):
     agents: A dict of name to a list of `runs.Run`s.
 
   Returns:
-    A list of `tables.Table`s, none of which is empty: of the settings that
+    A list of `blocks.Table`s, none of which is empty: of the settings that
     differ, with a column for each agent, and of those that all share. What made
     no difference to any of them is in neither.
   """
@@ -165,6 +166,6 @@ def settings_tables(agents):
       differing.append([setting, *texts])
     elif texts[0] != tables.MISSING:
       shared.append([setting, texts[0]])
-  found = [tables.Table(['differs', *known], differing),
-           tables.Table(['setting', 'value'], shared)]
+  found = [blocks.Table(['differs', *known], differing),
+           blocks.Table(['setting', 'value'], shared)]
   return [table for table in found if table.rows]

@@ -4,17 +4,13 @@ import collections
 
 from scalable_agent import suites
 from scalable_agent.results import agents as agents_lib
+from scalable_agent.results import blocks as blocks_lib
 from scalable_agent.results import curves
 from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.results import scores
 from scalable_agent.results import tables
 from scalable_agent.results import videos
-
-Heading = collections.namedtuple('Heading', 'text')
-Paragraph = collections.namedtuple('Paragraph', 'text')
-Picture = collections.namedtuple('Picture', 'level png')
-Picture.__doc__ = """The learning curve of a level; `png` is bytes."""
 
 Section = collections.namedtuple('Section', 'title benchmark levels agents')
 Section.__doc__ = """What a part of the report is about: a suite.
@@ -96,14 +92,14 @@ def _runs_table(named):
             tables.frames_text(run.frames), hours,
             str(sum(len(e.returns) for e in run.episodes.values())),
             str(sum(map(len, run.tested.values())))])
-  return tables.Table(
+  return blocks_lib.Table(
       ['run', 'agent', 'seed', 'trained on', 'hours', 'training episodes',
        'test episodes'],
       list(rows.values()))
 
 
 def pictures(section):
-  """Returns the curves of a section, a list of `Picture`s.
+  """Returns the curves of a section, a list of `blocks.Picture`s.
 
   Those over hours stand behind those over frames, where hours are known.
   """
@@ -111,9 +107,9 @@ def pictures(section):
   for level in section.levels:
     lines = curves.lines(section.agents, level)
     if lines:
-      found.append(Picture(level, curves.draw({level: lines})))
+      found.append(blocks_lib.Picture(level, curves.draw({level: lines})))
     if any(line.hours for line in lines):
-      found.append(Picture(
+      found.append(blocks_lib.Picture(
           f'{level} by hours', curves.draw({level: lines}, in_hours=True)))
   return found
 
@@ -139,15 +135,15 @@ def _belongs_to(section):
 
 def _build_section(section):
   found, idle = _scores(section)
-  blocks = [Heading(section.title), *found]
+  blocks = [blocks_lib.Heading(section.title), *found]
   drawn = pictures(section)
   if drawn:
-    blocks += [Heading(f'{section.title}: learning curves'), *drawn]
+    blocks += [blocks_lib.Heading(f'{section.title}: learning curves'), *drawn]
   filmed = videos.find(section.agents, _belongs_to(section))
   if filmed:
-    blocks += [Heading(f'{section.title}: test episodes'), *filmed]
+    blocks += [blocks_lib.Heading(f'{section.title}: test episodes'), *filmed]
   if idle:
-    blocks += [Heading(f'{section.title}: levels without a run'),
+    blocks += [blocks_lib.Heading(f'{section.title}: levels without a run'),
                tables.published_table(section.benchmark, idle)]
   return blocks
 
@@ -159,19 +155,20 @@ def build(named):
     named: A list of `Section`s.
 
   Returns:
-    A list of `Heading`, `Paragraph`, `tables.Table`, `Picture` and
-    `videos.Video`.
+    A list of blocks, see `blocks`.
   """
   blocks = [block for section in named for block in _build_section(section)]
-  blocks += [Heading('How to read this'), Paragraph(_HOW_SCORED)]
+  blocks += [blocks_lib.Heading('How to read this'),
+             blocks_lib.Paragraph(_HOW_SCORED)]
   sources = dict.fromkeys(section.benchmark.source for section in named
                           if section.benchmark)
   if sources:
-    blocks += [Paragraph(_HOW_NORMALIZED),
-               Paragraph(f'Published scores: {"; ".join(sources)}.')]
-  blocks += [Paragraph(_HOW_DRAWN), Heading('Runs'), _runs_table(named)]
+    blocks += [blocks_lib.Paragraph(_HOW_NORMALIZED),
+               blocks_lib.Paragraph(f'Published scores: {"; ".join(sources)}.')]
+  blocks += [blocks_lib.Paragraph(_HOW_DRAWN), blocks_lib.Heading('Runs'),
+             _runs_table(named)]
   for section in named:
     found = agents_lib.settings_tables(section.agents)
     if found:
-      blocks += [Heading(f'{section.title}: settings'), *found]
+      blocks += [blocks_lib.Heading(f'{section.title}: settings'), *found]
   return blocks

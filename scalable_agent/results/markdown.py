@@ -1,8 +1,6 @@
 """A report as Markdown."""
 
-from scalable_agent.results import document
-from scalable_agent.results import tables
-from scalable_agent.results import videos
+from scalable_agent.results import blocks as blocks_lib
 
 
 def _row(cells):
@@ -10,28 +8,17 @@ def _row(cells):
       cell.replace('|', '\\|') for cell in cells) + ' |\n'
 
 
-def _block(block, picture_paths, picture_text):
-  if isinstance(block, document.Heading):
-    return f'## {block.text}\n'
-  if isinstance(block, document.Paragraph):
-    return f'{block.text}\n'
-  if isinstance(block, document.Picture):
-    return (f'![{picture_text.format(block.level)}]'
-            f'({picture_paths[block.level]})\n')
-  if isinstance(block, videos.Video):
-    return f'![{block.caption}]({block.path})\n'
-  assert isinstance(block, tables.Table)
-  return (_row(block.header) + '| --- |' +
-          ' --- |' * (len(block.header) - 1) + '\n' +
-          ''.join(map(_row, block.rows)))
+def _table(table):
+  return (_row(table.header) + '| --- |' +
+          ' --- |' * (len(table.header) - 1) + '\n' +
+          ''.join(map(_row, table.rows)))
 
 
-def render(blocks, picture_paths, title=document.TITLE,
-           picture_text='Learning curve of {}'):
+def render(blocks, picture_paths, title, picture_text='Learning curve of {}'):
   """Renders a report.
 
   Args:
-    blocks: What `document.build` returns.
+    blocks: A list of blocks, see `blocks`.
     picture_paths: A dict of level to the path of its picture, relative to the
       file that the text is written to.
     title: The heading of all.
@@ -40,5 +27,13 @@ def render(blocks, picture_paths, title=document.TITLE,
   Returns:
     Markdown, a string.
   """
+  renderers = {
+      blocks_lib.Heading: lambda heading: f'## {heading.text}\n',
+      blocks_lib.Paragraph: lambda paragraph: f'{paragraph.text}\n',
+      blocks_lib.Table: _table,
+      blocks_lib.Picture: lambda picture: (
+          f'![{picture_text.format(picture.level)}]'
+          f'({picture_paths[picture.level]})\n'),
+      blocks_lib.Video: lambda video: f'![{video.caption}]({video.path})\n'}
   return '\n'.join([f'# {title}\n'] + [
-      _block(block, picture_paths, picture_text) for block in blocks])
+      renderers[type(block)](block) for block in blocks])

@@ -3,9 +3,8 @@
 import base64
 import html
 
-from scalable_agent.results import document
+from scalable_agent.results import blocks as blocks_lib
 from scalable_agent.results import tables
-from scalable_agent.results import videos
 
 # Columns of cells with more characters are text: read from the left, and broken
 # into lines where they stay in sight.
@@ -47,7 +46,15 @@ figure { margin: 0; } figcaption { font-size: .85rem; }
 """
 
 # Blocks that stand side by side, and the class of what holds them.
-_SIDE_BY_SIDE = {document.Picture: 'curves', videos.Video: 'videos'}
+_SIDE_BY_SIDE = {blocks_lib.Picture: 'curves', blocks_lib.Video: 'videos'}
+
+
+def _heading(heading):
+  return f'<h2>{html.escape(heading.text)}</h2>\n'
+
+
+def _paragraph(paragraph):
+  return f'<p>{html.escape(paragraph.text)}</p>\n'
 
 
 def _row(tag, cells, are_long):
@@ -85,25 +92,23 @@ def _video(video):
           '</figure>\n')
 
 
-def _block(block):
-  if isinstance(block, document.Heading):
-    return f'<h2>{html.escape(block.text)}</h2>\n'
-  if isinstance(block, document.Paragraph):
-    return f'<p>{html.escape(block.text)}</p>\n'
-  if isinstance(block, document.Picture):
-    return _picture(block)
-  return _video(block) if isinstance(block, videos.Video) else _table(block)
+_RENDERERS = {
+    blocks_lib.Heading: _heading, blocks_lib.Paragraph: _paragraph,
+    blocks_lib.Table: _table, blocks_lib.Picture: _picture,
+    blocks_lib.Video: _video}
 
 
-def render(blocks):
+def render(blocks, title):
   """Renders a report.
 
   Args:
-    blocks: What `document.build` returns.
+    blocks: A list of blocks, see `blocks`.
+    title: The heading of all.
 
   Returns:
     HTML, a string; pictures are in it, videos are beside it.
   """
+  title = html.escape(title)
   parts = []
   around = None
   for block in blocks:
@@ -112,12 +117,12 @@ def render(blocks):
       parts += ['</div>\n'] if around else []
       parts += [f'<div class="{group}">\n'] if group else []
       around = group
-    parts.append(_block(block))
+    parts.append(_RENDERERS[type(block)](block))
   if around:
     parts.append('</div>\n')
   return (
       '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
       '<meta name="viewport" content="width=device-width">\n'
-      f'<title>{document.TITLE}</title>\n<link rel="icon" href="data:,">\n'
-      f'<style>{_STYLE}</style></head>\n<body><h1>{document.TITLE}</h1>\n' +
+      f'<title>{title}</title>\n<link rel="icon" href="data:,">\n'
+      f'<style>{_STYLE}</style></head>\n<body><h1>{title}</h1>\n' +
       ''.join(parts) + '</body></html>\n')

@@ -5,14 +5,8 @@ import csv
 import io
 
 from scalable_agent.logs import messages
+from scalable_agent.results import blocks
 from scalable_agent.results import scores as scores_lib
-
-Table = collections.namedtuple('Table', 'header rows')
-Table.__doc__ = """Text in rows and columns; a row's first cell names it.
-
-  header: A list of C strings.
-  rows: A list of lists of C strings.
-"""
 
 MISSING = '–'
 
@@ -22,7 +16,7 @@ CSV_FIELDS = ('suite', 'agent', 'level', 'score', 'standard_error',
 
 
 def aligned(table):
-  """Returns the lines of a `Table`, a list of strings of equal columns."""
+  """Lays out a `blocks.Table`, a list of strings: lines of equal columns."""
   rows = [table.header, *table.rows]
   widths = [max(map(len, column)) for column in zip(*rows)]
   return [aligned_row(row, widths) for row in rows]
@@ -96,7 +90,7 @@ def level_table(benchmark, agents, levels):
     levels: Those of its levels to show, a list.
 
   Returns:
-    A `Table`. What scores are from comes last, since it is long.
+    A `blocks.Table`. What scores are from comes last, since it is long.
   """
   header = ['level']
   for agent in agents:
@@ -113,13 +107,14 @@ def level_table(benchmark, agents, levels):
       row += [_mean(score),
               f'{number(percent[level])} %' if percent else MISSING]
     rows.append(row + _published(benchmark, level) + list(map(origin, scores)))
-  return Table(header, rows)
+  return blocks.Table(header, rows)
 
 
 def published_table(benchmark, levels):
-  """What is published on levels of a suite, a `Table`; see `level_table`."""
-  return Table(['level', 'random', 'human', *benchmark.columns],
-               [[level, *_published(benchmark, level)] for level in levels])
+  """What is published on levels of a suite; see `level_table`."""
+  return blocks.Table(
+      ['level', 'random', 'human', *benchmark.columns],
+      [[level, *_published(benchmark, level)] for level in levels])
 
 
 def plain_table(levels, agents):
@@ -130,7 +125,7 @@ def plain_table(levels, agents):
     agents: A dict of name to a list of `runs.Run`s.
 
   Returns:
-    A `Table` with a row for each agent that a level has a run of.
+    A `blocks.Table` with a row for each agent that a level has a run of.
   """
   rows = []
   for level in levels:
@@ -138,7 +133,7 @@ def plain_table(levels, agents):
       score = scores_lib.score(agent_runs, level)
       if score.runs:
         rows.append([level, _mean(score), agent, origin(score)])
-  return Table(['level', 'score', 'agent', 'from'], rows)
+  return blocks.Table(['level', 'score', 'agent', 'from'], rows)
 
 
 def suite_table(benchmark, agents):
@@ -188,7 +183,7 @@ def suite_table(benchmark, agents):
   for other, printed in benchmark.printed.items():
     if other not in published:
       add(other, {}, printed)
-  return Table(header, rows)
+  return blocks.Table(header, rows)
 
 
 def to_csv(sections):

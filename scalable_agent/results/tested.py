@@ -3,6 +3,7 @@
 import contextlib
 
 from scalable_agent.results import agents as agents_lib
+from scalable_agent.results import blocks
 from scalable_agent.results import document
 from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
@@ -10,7 +11,7 @@ from scalable_agent.results import tables
 
 
 def _first_columns(table, end):
-  return tables.Table(table.header[:end], [row[:end] for row in table.rows])
+  return blocks.Table(table.header[:end], [row[:end] for row in table.rows])
 
 
 def lines(logdirs):

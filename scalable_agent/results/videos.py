@@ -1,21 +1,13 @@
 """The videos of test episodes that runs have."""
 
-import collections
 import os
 
 from scalable_agent.files import file_names
+from scalable_agent.results import blocks
 from scalable_agent.results import runs as runs_lib
 
 # The folder in a log directory that --video_dir has to name.
 FOLDER = 'videos'
-
-Video = collections.namedtuple('Video', 'caption source path')
-Video.__doc__ = """A GIF of an episode.
-
-  caption: Of which level, agent and seed.
-  source: Its path.
-  path: Where the report has it, relative to the page.
-"""
 
 
 def find(agents, level_of):
@@ -27,7 +19,7 @@ def find(agents, level_of):
       the report, or None to leave its videos out.
 
   Returns:
-    A list of `Video`s, by level and agent.
+    A list of `blocks.Video`s, by level and agent.
   """
   found = []
   for i, (agent, agent_runs) in enumerate(agents.items()):
@@ -40,7 +32,7 @@ def find(agents, level_of):
         seed = run.config.get('seed')
         caption = f'{level}: {agent}' + (
             '' if seed is None else f', seed {seed}')
-        found.append((level, i, j, Video(
+        found.append((level, i, j, blocks.Video(
             caption, source,
             f'{FOLDER}/{i}-{j}-{os.path.basename(source)}')))
   return [video for *_, video in sorted(found)]

@@ -3,14 +3,14 @@
 import os
 
 from scalable_agent.files import file_names
-from scalable_agent.results import document
+from scalable_agent.results import blocks as blocks_lib
 
 
 def write_pictures(blocks, report_dir, folder):
   """Writes the pictures among blocks.
 
   Args:
-    blocks: A list of blocks, see `document`.
+    blocks: A list of blocks, see `blocks`.
     report_dir: The report's directory.
     folder: A directory in it, which is made if it is not there.
 
@@ -19,13 +19,12 @@ def write_pictures(blocks, report_dir, folder):
   """
   os.makedirs(os.path.join(report_dir, folder), exist_ok=True)
   paths = {}
-  for block in blocks:
-    if isinstance(block, document.Picture):
-      path = _free_path(f'{folder}/{file_names.of_level(block.level)}',
-                        paths.values())
-      paths[block.level] = path
-      with open(os.path.join(report_dir, path), 'wb') as f:
-        f.write(block.png)
+  for picture in blocks_lib.of_kind(blocks, blocks_lib.Picture):
+    path = _free_path(f'{folder}/{file_names.of_level(picture.level)}',
+                      paths.values())
+    paths[picture.level] = path
+    with open(os.path.join(report_dir, path), 'wb') as f:
+      f.write(picture.png)
   return paths
 
 

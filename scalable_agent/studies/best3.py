@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scalable_agent.results import document
+from scalable_agent.results import blocks as blocks_lib
 from scalable_agent.results import published
 from scalable_agent.results import tables
 from scalable_agent.studies import intervals
@@ -42,17 +42,17 @@ def build(level, outcomes):
     if episodes:
       by_name[outcomes_lib.describe(variant)] = episodes
   blocks = [
-      document.Heading(f'{level}: the best samples'),
-      document.Paragraph(_HOW)]
+      blocks_lib.Heading(f'{level}: the best samples'),
+      blocks_lib.Paragraph(_HOW)]
   if not all(map(outcomes_lib.has_ended, outcomes)):
-    blocks.append(document.Paragraph(
+    blocks.append(blocks_lib.Paragraph(
         'Runs that have not all of their frames are left out.'))
   blocks += [
       *variants_lib.left_out(variants, _kept), _table(variants),
       _differences(variants)]
   # Returns on different games have no common axis.
   if not published.levels_of_suite(level):
-    blocks.append(document.Picture(
+    blocks.append(blocks_lib.Picture(
         f'{level} best 3', pictures.best_curves(level, by_name)))
   return blocks
 
@@ -73,7 +73,7 @@ def _table(variants):
     variants: Of `outcomes.by_variant`.
 
   Returns:
-    A `tables.Table`.
+    A `blocks.Table`.
   """
   header = ['variant', 'samples', 'best', f'best {selection.BEST}',
             'again', _NEW_SEEDS, f'95 %, over {_NEW_SEEDS}']
@@ -92,7 +92,7 @@ def _table(variants):
         study_tables.number(values[0]), study_tables.number(np.mean(values)),
         study_tables.number(np.mean(again) if again else None),
         str(len(again)), study_tables.interval_text(intervals.of_mean(again))])
-  return tables.Table(header, rows)
+  return blocks_lib.Table(header, rows)
 
 
 def _differences(variants):

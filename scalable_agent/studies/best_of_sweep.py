@@ -12,7 +12,7 @@ import os
 
 import numpy as np
 
-from scalable_agent.results import document
+from scalable_agent.results import blocks as blocks_lib
 from scalable_agent.results import tables
 from scalable_agent.studies import conditions
 from scalable_agent.studies import intervals
@@ -65,30 +65,30 @@ def build(level, outcomes):
     ValueError: See `conditions.by_condition`.
   """
   usual, sweeps = _by_condition(outcomes)
-  blocks = [document.Heading(f'{level}: the best agent of a sweep'),
-            document.Paragraph(_HOW)]
+  blocks = [blocks_lib.Heading(f'{level}: the best agent of a sweep'),
+            blocks_lib.Paragraph(_HOW)]
   if usual:
-    blocks.append(document.Paragraph(
+    blocks.append(blocks_lib.Paragraph(
         f'The usual settings are {usual}. A condition is named by what it has '
         'instead.'))
   uneven = _uneven(outcomes)
   if uneven:
-    blocks.append(document.Paragraph(
+    blocks.append(blocks_lib.Paragraph(
         'Agents that share replay should train at equal speed. In '
         f'{", ".join(uneven)} they differ by more than '
         f'{100 * _UNEVEN:g} % in their frames or updates so far.'))
-  blocks += [document.Paragraph(
+  blocks += [blocks_lib.Paragraph(
       f'Pairs of "{a}" and "{b}" whose sweeps have not as many agents are left '
       f'out, {count} in all: the best of more agents is higher by chance '
       'alone.')
              for (a, b), count in _unequal(sweeps).items()]
   blocks.append(_table(sweeps))
   for agent in 'best', 'mean':
-    blocks += [document.Paragraph(f'Differences of the {agent} agent on the '
-                                  'way:'),
-               _differences(sweeps, agent)]
+    blocks += [
+        blocks_lib.Paragraph(f'Differences of the {agent} agent on the way:'),
+        _differences(sweeps, agent)]
   return blocks + [
-      document.Picture(f'{level} best of sweep', _draw(level, sweeps))]
+      blocks_lib.Picture(f'{level} best of sweep', _draw(level, sweeps))]
 
 
 def _by_condition(outcomes):
@@ -163,7 +163,7 @@ def _differ(values):
 
 
 def _table(sweeps_by_name):
-  """What the sweeps of each condition have come to, a `tables.Table`.
+  """What the sweeps of each condition have come to, a `blocks.Table`.
 
   Args:
     sweeps_by_name: Of `_by_condition`.
@@ -184,7 +184,7 @@ def _table(sweeps_by_name):
       row += [study_tables.number(np.mean(values) if values else None),
               study_tables.interval_text(intervals.of_mean(values))]
     rows.append(row)
-  return tables.Table(header, rows)
+  return blocks_lib.Table(header, rows)
 
 
 def _unequal(sweeps_by_name):
@@ -205,7 +205,7 @@ def _unequal(sweeps_by_name):
 
 
 def _differences(sweeps_by_name, agent='best'):
-  """Compares the agents on the way, paired by seed, a `tables.Table`.
+  """Compares the agents on the way, paired by seed, a `blocks.Table`.
 
   The best of more agents is higher by chance alone, so that both have as many.
 

@@ -5,9 +5,8 @@ import io
 import math
 import os
 
-from scalable_agent.results import document
+from scalable_agent.results import blocks as blocks_lib
 from scalable_agent.results import markdown
-from scalable_agent.results import tables
 from scalable_agent.results import writing
 from scalable_agent.studies import best3
 from scalable_agent.studies import best_of_sweep
@@ -104,7 +103,7 @@ def build(outcomes, names, how_final=_HOW_FINAL):
     how_final: What a final return is, in a sentence or two.
 
   Returns:
-    A list of blocks as `results.document.build` returns.
+    A list of blocks, see `results.blocks`.
 
   Raises:
     ValueError: A study cannot be made of these runs.
@@ -114,21 +113,21 @@ def build(outcomes, names, how_final=_HOW_FINAL):
       raise ValueError(
           f'--study={name} is no study. Expected {", ".join(STUDIES)}.')
   outcomes = outcomes_lib.in_one_order(outcomes)
-  blocks = [document.Paragraph(f'{how_final} {_HOW_SURE}')]
-  blocks += map(document.Paragraph, _missing(outcomes))
+  blocks = [blocks_lib.Paragraph(f'{how_final} {_HOW_SURE}')]
+  blocks += map(blocks_lib.Paragraph, _missing(outcomes))
   for level in dict.fromkeys(outcome.level for outcome in outcomes):
     here = [outcome for outcome in outcomes if outcome.level == level]
     if all(outcome.final is None for outcome in here):
       continue  # The notes above say which runs are missing.
     if set(names) - {'best_of_sweep'}:
       # That study keeps them apart itself.
-      blocks += map(document.Paragraph, _mixed(level, here))
+      blocks += map(blocks_lib.Paragraph, _mixed(level, here))
     blocks += map(
-        document.Paragraph, _update_sizes(level, _by_name(names, here)))
+        blocks_lib.Paragraph, _update_sizes(level, _by_name(names, here)))
     for name in names:
       # A single variant has no differences.
       blocks += [block for block in STUDIES[name](level, here)
-                 if not isinstance(block, tables.Table) or block.rows]
+                 if not isinstance(block, blocks_lib.Table) or block.rows]
   return blocks
 
 

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from scalable_agent.results import document
+from scalable_agent.results import blocks as blocks_lib
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.results import tables
 from scalable_agent.studies import intervals
@@ -39,18 +39,18 @@ def build(level, outcomes):
   samples = _samples_of(variants)
   best = 'best hyperparameters' if len(samples) > 1 else ''
   blocks = [
-      document.Heading(f'{level}: policy lag'),
-      document.Paragraph(_HOW),
+      blocks_lib.Heading(f'{level}: policy lag'),
+      blocks_lib.Paragraph(_HOW),
       *variants_lib.left_out(variants, _kept)]
   resumed = _resumed(outcomes)
   if resumed:
-    blocks.append(document.Paragraph(
+    blocks.append(blocks_lib.Paragraph(
         f'{len(resumed)} of {len(outcomes)} runs were resumed, and began '
         'without lag again. They count all the same: ' + ', '.join(
             outcome.logdir for outcome in resumed) + '.'))
   missing = _without_best(lines)
   if missing:
-    blocks.append(document.Paragraph(
+    blocks.append(blocks_lib.Paragraph(
         'No best hyperparameters can be chosen where their samples have no '
         'seed in common that chooses, or none that is shown, so that there is '
         'nothing to show: '
@@ -58,12 +58,12 @@ def build(level, outcomes):
         '--study=stability, which takes the mean over all samples.'))
   blocks += [
       _table(lines), _differences(lines),
-      document.Picture(f'{level} lag', _draw(
+      blocks_lib.Picture(f'{level} lag', _draw(
           ', '.join(filter(None, [level, best])), lines, None))]
   if 1 < len(samples) <= _MAX_PICTURED_SAMPLES:
     for i, sample in enumerate(samples):
       name = outcomes_lib.describe([sample])
-      blocks.append(document.Picture(
+      blocks.append(blocks_lib.Picture(
           f'{level} lag {i}', _draw(f'{level}, {name}', lines, sample)))
   return blocks
 
@@ -229,7 +229,7 @@ def _draw(title, lines, sample):
 
 
 def _table(lines):
-  """Mean final returns of the best samples, with intervals, a `tables.Table`.
+  """Mean final returns of the best samples, with intervals, a `blocks.Table`.
 
   Args:
     lines: Of `_by_lag`.
@@ -242,7 +242,7 @@ def _table(lines):
       values = list(_choose(found.get(lag, {}), None, seeds).values())
       row.append(_cell(values) if values else tables.MISSING)
     rows.append(row)
-  return tables.Table(
+  return blocks_lib.Table(
       ['lag', *map(outcomes_lib.describe, lines)], rows)
 
 
@@ -253,7 +253,7 @@ def _cell(values):
 
 
 def _differences(lines):
-  """Compares best samples at each lag, paired by seed, a `tables.Table`."""
+  """Compares best samples at each lag, paired by seed, a `blocks.Table`."""
   rows, seeds = [], _halves(lines)
   for lag in sorted({lag for lags in lines.values() for lag in lags}):
     for a, b in variants_lib.neighbours(lines):

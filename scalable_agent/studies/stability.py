@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from scalable_agent.results import document
+from scalable_agent.results import blocks
 from scalable_agent.results import tables
 from scalable_agent.studies import intervals
 from scalable_agent.studies import outcomes as outcomes_lib
@@ -37,12 +37,12 @@ def build(level, outcomes):
       outcomes_lib.describe(variant): list(_finals(samples).values())
       for variant, samples in variants.items()}
   return [
-      document.Heading(f'{level}: stability'),
-      document.Paragraph(_HOW),
+      blocks.Heading(f'{level}: stability'),
+      blocks.Paragraph(_HOW),
       *variants_lib.left_out(variants, _kept), _table(variants),
       _differences(variants), _interactions(variants),
-      document.Picture(f'{level} stability',
-                       pictures.sorted_returns(level, by_name))]
+      blocks.Picture(f'{level} stability',
+                     pictures.sorted_returns(level, by_name))]
 
 
 def _kept(samples):
@@ -72,7 +72,7 @@ def _finals(samples):
 
 
 def _table(variants):
-  """The final returns over all samples of each variant, a `tables.Table`.
+  """The final returns over all samples of each variant, a `blocks.Table`.
 
   Args:
     variants: Of `outcomes.by_variant`.
@@ -88,7 +88,7 @@ def _table(variants):
          study_tables.number(np.median(values)),
          study_tables.number(np.min(values))] if values else
         [tables.MISSING] * 4))
-  return tables.Table(header, rows)
+  return blocks.Table(header, rows)
 
 
 def _differences(variants):
@@ -101,7 +101,7 @@ def _differences(variants):
     variants: Of `outcomes.by_variant`.
 
   Returns:
-    A `tables.Table`.
+    A `blocks.Table`.
   """
   def values_of(*pair):
     sides = [variants[variant] for variant in pair]
@@ -122,7 +122,7 @@ def _interactions(variants):
     variants: Of `outcomes.by_variant`.
 
   Returns:
-    A `tables.Table`.
+    A `blocks.Table`.
   """
   rows, known = [], set()
   for (a, b), other in itertools.combinations(
@@ -140,7 +140,7 @@ def _interactions(variants):
           *study_tables.difference(
               study_tables.subtract(first, second),
               study_tables.subtract(third, fourth))])
-  return tables.Table(
+  return blocks.Table(
       ['this', 'less that', 'with', 'against the same with', _UNITS,
        'difference of differences', f'95 %, over {_UNITS}', 'this is'], rows)
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from scalable_agent.results import blocks
 from scalable_agent.results import tables
 from scalable_agent.studies import intervals
 from scalable_agent.studies import outcomes as outcomes_lib
@@ -38,7 +39,7 @@ def subtract(first, second):
 
 
 def differences(variants, values_of, units):
-  """Compares variants that differ in one thing, a `tables.Table`.
+  """Compares variants that differ in one thing, a `blocks.Table`.
 
   Args:
     variants: Of `outcomes.by_variant`.
@@ -54,13 +55,13 @@ def differences(variants, values_of, units):
 
 
 def difference_table(units, rows):
-  """Returns the `tables.Table` of rows that end as `difference` returns them.
+  """Returns the `blocks.Table` of rows that end as `difference` returns them.
 
   Args:
     units: What is paired, as in 'samples'.
     rows: A list of lists of strings.
   """
-  return tables.Table(
+  return blocks.Table(
       ['this', 'against', units, 'difference', f'95 %, over {units}',
        'this is'], rows)
 

@@ -2,7 +2,7 @@
 
 import itertools
 
-from scalable_agent.results import document
+from scalable_agent.results import blocks as blocks_lib
 from scalable_agent.studies import outcomes as outcomes_lib
 from scalable_agent.studies import selection
 
@@ -34,7 +34,7 @@ def left_out(variants, kept):
   for variant, samples in variants.items():
     found = selection.left_out(samples, kept(samples))
     if found:
-      blocks.append(document.Paragraph(
+      blocks.append(blocks_lib.Paragraph(
           f'{outcomes_lib.describe(variant)}: {len(found)} of '
           f'{sum(map(len, samples.values()))} runs are left out, since samples '
           'are compared by the same seeds, and other runs of their sample or '

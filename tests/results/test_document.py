@@ -3,10 +3,9 @@
 import numpy as np
 
 from scalable_agent import atari57
+from scalable_agent.results import blocks as blocks_lib
 from scalable_agent.results import document
 from scalable_agent.results import runs
-from scalable_agent.results import tables
-from scalable_agent.results import videos
 
 
 def _run(level, played=True, **config):
@@ -42,7 +41,7 @@ def _build(*runs_of_agents):
 
 
 def _headings(blocks):
-  return [b.text for b in blocks if isinstance(b, document.Heading)]
+  return [b.text for b in blocks_lib.of_kind(blocks, blocks_lib.Heading)]
 
 
 def test_blocks():
@@ -53,7 +52,7 @@ def test_blocks():
       'Gymnasium', 'Gymnasium: learning curves', 'How to read this', 'Runs',
       'Atari-57: settings', 'Gymnasium: settings']
   suite, levels, idle, others, runs_table, *settings = (
-      b for b in blocks if isinstance(b, tables.Table))
+      blocks_lib.of_kind(blocks, blocks_lib.Table))
   assert suite.rows[0][0] == 'deep, LSTM'
   assert [row[0] for row in levels.rows] == ['pong', 'qbert']
   assert levels.rows[1][-1].startswith('no episode finished yet')
@@ -62,7 +61,7 @@ def test_blocks():
                           'training, 2 episodes, 1 seed, 2 frames']]
   assert [row[0] for row in runs_table.rows] == ['qbert', 'gym:X', 'pong']
   assert len(settings) == 2
-  pictures = [b for b in blocks if isinstance(b, document.Picture)]
+  pictures = blocks_lib.of_kind(blocks, blocks_lib.Picture)
   assert [picture.level for picture in pictures] == ['pong', 'gym:X']
   assert all(p.png.startswith(b'\x89PNG') for p in pictures)
 
@@ -70,10 +69,11 @@ def test_blocks():
 def test_curves_over_hours_stand_behind_those_over_frames():
   clock = runs.Clock(np.array([0, 2]), np.array([0., 1.]))
   blocks = _build([_run('pong')._replace(clock=clock), _run('qbert')])
-  assert [b.level for b in blocks if isinstance(b, document.Picture)] == [
-      'pong', 'pong by hours', 'qbert']
-  (runs_table,) = [b for b in blocks if isinstance(b, tables.Table)
-                   and b.header[0] == 'run']
+  assert [picture.level for picture in blocks_lib.of_kind(
+      blocks, blocks_lib.Picture)] == ['pong', 'pong by hours', 'qbert']
+  (runs_table,) = [
+      table for table in blocks_lib.of_kind(blocks, blocks_lib.Table)
+      if table.header[0] == 'run']
   assert [row[4] for row in runs_table.rows] == ['1.00', '–']
 
 
@@ -85,7 +85,7 @@ def test_videos_of_test_episodes(tmp_path):
   logdir = str(tmp_path)
   blocks = _build([_run('pong', seed=3)._replace(logdir=logdir),
                    _run('gym:X')._replace(logdir=logdir), _run('qbert')])
-  found = [b for b in blocks if isinstance(b, videos.Video)]
+  found = blocks_lib.of_kind(blocks, blocks_lib.Video)
   assert [video.caption for video in found] == [
       'pong: deep, LSTM, seed 3', 'gym:X: deep, LSTM']
   assert [video.source for video in found] == [

@@ -3,17 +3,15 @@
 import base64
 import html.parser
 
-from scalable_agent.results import document
+from scalable_agent.results import blocks
 from scalable_agent.results import page
-from scalable_agent.results import tables
-from scalable_agent.results import videos
 
 _BLOCKS = [
-    document.Heading('A < B'), document.Paragraph('x & "y"'),
-    tables.Table(['level', '<score>'], [['pong', '1'], ['<b>', '–']]),
-    document.Picture('pong', b'one'), document.Picture('a"b', b'two'),
-    videos.Video('<pong>, seed 1', '/x.gif', 'videos/0"x.gif'),
-    document.Paragraph('the end')]
+    blocks.Heading('A < B'), blocks.Paragraph('x & "y"'),
+    blocks.Table(['level', '<score>'], [['pong', '1'], ['<b>', '–']]),
+    blocks.Picture('pong', b'one'), blocks.Picture('a"b', b'two'),
+    blocks.Video('<pong>, seed 1', '/x.gif', 'videos/0"x.gif'),
+    blocks.Paragraph('the end')]
 
 
 class Balance(html.parser.HTMLParser):
@@ -38,14 +36,14 @@ class Balance(html.parser.HTMLParser):
 
 def _parsed():
   parser = Balance()
-  parser.feed(page.render(_BLOCKS))
+  parser.feed(page.render(_BLOCKS, 'C > D'))
   assert parser.open == []
   return parser
 
 
 def test_text_is_escaped():
   data = _parsed().data
-  assert {'A < B', 'x & "y"', '<score>', '<b>', 'the end'} <= set(data)
+  assert {'C > D', 'A < B', 'x & "y"', '<score>', '<b>', 'the end'} <= set(data)
 
 
 def test_pictures_are_in_the_page():
@@ -64,8 +62,9 @@ def test_videos_are_beside_the_page():
 
 def test_a_column_of_text_is_read_from_the_left_with_its_header():
   text = 'training, 100 episodes, 1 seed'
-  rendered = page.render([tables.Table(
-      ['level', 'score', 'from'], [['x', '1', text], ['y', '2', 'no run']])])
+  rendered = page.render([blocks.Table(
+      ['level', 'score', 'from'],
+      [['x', '1', text], ['y', '2', 'no run']])], 'Scores')
   for cell in ('<th>score</th>', '<th class="long">from</th>', '<td>1</td>',
                f'<td class="long">{text}</td>',
                '<td class="long missing">no run</td>'):

@@ -1,6 +1,6 @@
 """Files of a report."""
 
-from scalable_agent.results import document
+from scalable_agent.results import blocks
 from scalable_agent.results import writing
 
 
@@ -9,8 +9,8 @@ def test_every_picture_has_a_file_of_its_own(tmp_path):
   levels = ['my_levels/maze', 'my_levels_maze', 'my_levels_maze_2', 'pong',
             'my_levels:maze']
   paths = writing.write_pictures(
-      [document.Heading('Curves'),
-       *(document.Picture(level, level.encode()) for level in levels)],
+      [blocks.Heading('Curves'),
+       *(blocks.Picture(level, level.encode()) for level in levels)],
       tmp_path, 'curves')
   assert paths == {
       'my_levels/maze': 'curves/my_levels_maze.png',

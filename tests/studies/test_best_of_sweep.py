@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scalable_agent.results import document as results_document
+from scalable_agent.results import blocks as blocks_lib
 from scalable_agent.results import tables
 from scalable_agent.studies import best_of_sweep
 from scalable_agent.studies import conditions
@@ -285,8 +285,8 @@ def test_agents_that_share_but_are_not_equally_far_are_named(
           'updates so far.')
   blocks = document.build(_read(tmp_path / 'a'), ['best_of_sweep'])
   assert is_uneven == any(
-      text in block.text for block in blocks
-      if isinstance(block, results_document.Paragraph))
+      text in paragraph.text
+      for paragraph in blocks_lib.of_kind(blocks, blocks_lib.Paragraph))
 
 
 def test_agents_that_share_nothing_need_not_be_equally_far(tmp_path):
@@ -306,7 +306,7 @@ def test_updates_are_those_of_every_agent(tmp_path, updates, expected):
 
 
 def _tables(blocks):
-  return [block for block in blocks if isinstance(block, tables.Table)]
+  return blocks_lib.of_kind(blocks, blocks_lib.Table)
 
 
 def test_sweeps_are_compared_in_pairs_of_a_seed(tmp_path):

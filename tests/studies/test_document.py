@@ -13,7 +13,7 @@ import pytest
 
 from scalable_agent import atari57
 from scalable_agent import report
-from scalable_agent.results import document as blocks_lib
+from scalable_agent.results import blocks as blocks_lib
 from scalable_agent.results import tables
 from scalable_agent.studies import document
 from scalable_agent.studies import lag
@@ -69,7 +69,7 @@ def _sweep(tmp_path_factory):
 
 
 def _tables(blocks):
-  return [block for block in blocks if isinstance(block, tables.Table)]
+  return blocks_lib.of_kind(blocks, blocks_lib.Table)
 
 
 def _rows(table):
@@ -440,8 +440,8 @@ def test_returns_on_different_games_are_not_drawn_together(tmp_path, drawn):
         [{'policy_lag': 1}], level=level, total=100_000)
     blocks = document.build(outcomes.read_all(logdir), ['best3'])
     assert len(_tables(blocks)) == 1
-    assert num_pictures == sum(
-        isinstance(block, blocks_lib.Picture) for block in blocks)
+    assert num_pictures == len(
+        blocks_lib.of_kind(blocks, blocks_lib.Picture))
 
 
 @pytest.fixture(scope='module', name='lagged')
@@ -476,7 +476,7 @@ def test_return_against_lag_with_intervals_over_seeds(lagged, drawn):
   assert rows['off_policy_correction=none, lag 100'][2:] == [
       '5', '-5', '-5 to -5', 'lower']
   # All hyperparameters at their best, and each by itself.
-  assert sum(isinstance(block, blocks_lib.Picture) for block in blocks) == 3
+  assert len(blocks_lib.of_kind(blocks, blocks_lib.Picture)) == 3
 
 
 def test_the_best_sample_is_not_chosen_by_the_seed_that_counts():
@@ -560,7 +560,7 @@ def test_there_is_no_best_by_one_seed_alone(tmp_path, drawn):
   text = str(blocks)
   assert 'nothing to show: all runs, lag 10. Give the sweep more' in text
   # The others, each sample by itself, are there.
-  assert sum(isinstance(block, blocks_lib.Picture) for block in blocks) == 5
+  assert len(blocks_lib.of_kind(blocks, blocks_lib.Picture)) == 5
 
 
 def test_a_difference_of_three_seeds_cannot_be_told(tmp_path):
