@@ -177,11 +177,39 @@ class Reporter:
       A line on how the run is doing, None if there was no update.
     """
     now = time.monotonic()
-    lags = np.concatenate(self._lags) if self._lags else np.zeros([0], np.int64)
-    metrics = self._gather(now, learner_steps, lags, gauges, stage_seconds)
+    episodes, evaluations = self._take()
+    self._add_episodes(episodes, evaluations)
+    scores = self.recent.suite_scores()
+    metrics, distributions, text = scores, {}, None
+    if self._steps:
+      lags = np.concatenate(self._lags)
+      metrics = self._gather(now, learner_steps, lags, gauges, stage_seconds)
+      metrics.update(scores)
+      distributions = {'3_lag/policy_lag': lags,
+                       '5_policy/action': self._actions}
+      self._add_metrics(metrics)
+      text = messages.progress_text(
+          self._frames, self._config.total_environment_frames, metrics['fps'],
+          self.recent, metrics['policy_lag_mean'])
+    try:
+      self.sync(to_disk=False)
+      self._write_summaries(metrics, distributions, episodes, evaluations, film)
+    except (OSError, tf.errors.OpError) as e:
+      logging.warning('The logs cannot be written. The files get later what '
+                      'they lack, TensorBoard does not: %s',
+                      errors.first_line(e))
+    self._begin_interval(now)
+    return text
+
+  def _take(self):
+    """Returns the episodes and the evaluations since the last write."""
     with self._lock:
       episodes, self._new_episodes = self._new_episodes, []
       evaluations, self._new_evaluations = self._new_evaluations, []
+    return episodes, evaluations
+
+  def _add_episodes(self, episodes, evaluations):
+    """Counts new episodes, and has lines of them for the next `sync`."""
     for frames, episode in episodes:
       self.recent.add(episode)
       self._episodes.add(_episode_line(frames, episode))
@@ -189,37 +217,6 @@ class Reporter:
       for episode in played:
         self._evaluations.add(_episode_line(frames, episode))
     self._episodes.begin()
-    text, scores = None, self.recent.suite_scores()
-    if self._steps:
-      metrics.update(scores)
-      # JSON has no numbers that are not finite.
-      self._metrics.add(json.dumps({
-          name: value if math.isfinite(value) else None
-          for name, value in metrics.items()}))
-      text = messages.progress_text(
-          self._frames, self._config.total_environment_frames, metrics['fps'],
-          self.recent, metrics['policy_lag_mean'])
-    distributions = {'3_lag/policy_lag': lags, '5_policy/action': self._actions}
-    try:
-      self.sync(to_disk=False)
-      if self._summaries is None:
-        self._summaries = summaries.Summaries(self._config)
-      self._summaries.write(
-          self._frames, metrics if self._steps else scores, episodes,
-          self.recent, distributions if self._steps else {}, film)
-      for frames, played in evaluations:
-        self._summaries.write_evaluation(
-            frames, suite_scores.of_episodes(self._config.level_name, played),
-            played)
-    except (OSError, tf.errors.OpError) as e:
-      logging.warning('The logs cannot be written. The files get later what '
-                      'they lack, TensorBoard does not: %s',
-                      errors.first_line(e))
-    self._written_time, self._written_frames = now, self._frames
-    self._logs.clear()
-    self._lags.clear()
-    self._steps = 0
-    return text
 
   def _gather(self, now, learner_steps, lags, gauges, stage_seconds):
     """Returns the metrics of the updates since the last write, a dict."""
@@ -240,6 +237,36 @@ class Reporter:
     metrics.update((f'time_{name}', seconds / elapsed)
                    for name, seconds in stage_seconds.items())
     return metrics
+
+  def _add_metrics(self, metrics):
+    """Has a line of metrics for the next `sync`."""
+    # JSON has no numbers that are not finite.
+    self._metrics.add(json.dumps({
+        name: value if math.isfinite(value) else None
+        for name, value in metrics.items()}))
+
+  def _write_summaries(self, metrics, distributions, episodes, evaluations,
+                       film):
+    """Writes TensorBoard's file, which is made where there is none yet.
+
+    Raises:
+      OSError, tf.errors.OpError: It cannot be written.
+    """
+    if self._summaries is None:
+      self._summaries = summaries.Summaries(self._config)
+    self._summaries.write(
+        self._frames, metrics, episodes, self.recent, distributions, film)
+    for frames, played in evaluations:
+      self._summaries.write_evaluation(
+          frames, suite_scores.of_episodes(self._config.level_name, played),
+          played)
+
+  def _begin_interval(self, now):
+    """Forgets the updates that are written."""
+    self._written_time, self._written_frames = now, self._frames
+    self._logs.clear()
+    self._lags.clear()
+    self._steps = 0
 
   def sync(self, to_disk=True):
     """Makes sure that all that `write` took is in the files.
