@@ -132,6 +132,30 @@ def with_own_seeds(trials, first):
   return found
 
 
+def _check(trial, config):
+  """Refuses what cannot be a run of a sweep, and the directory of another run.
+
+  Args:
+    trial: A `grid.Trial`.
+    config: Its `config.Config`.
+
+  Raises:
+    ConfigError: It says why.
+  """
+  if config.task >= 0:
+    raise config_lib.refusal(
+        'task', config.task, 'each run of a sweep is one process')
+  if config.mode not in ('train', 'test'):
+    raise config_lib.refusal(
+        'mode', config.mode, 'a sweep trains or tests')
+  if config.is_replay_job:
+    raise config_lib.refusal(
+        'job_name', config.job_name, 'each run of a sweep trains. Runs share a '
+        'replay job with --share_replay')
+  logdir_lib.check(config, {})
+  _check_mark(trial, config.logdir)
+
+
 def _make_run(trial, values, arguments, ends_with_parent=False):
   """Makes the run of a trial.
 
@@ -149,18 +173,7 @@ def _make_run(trial, values, arguments, ends_with_parent=False):
     ConfigError: It cannot work, or its directory is another run's.
   """
   config = run_config.resolve_trial(values)
-  if config.task >= 0:
-    raise config_lib.refusal(
-        'task', config.task, 'each run of a sweep is one process')
-  if config.mode not in ('train', 'test'):
-    raise config_lib.refusal(
-        'mode', config.mode, 'a sweep trains or tests')
-  if config.is_replay_job:
-    raise config_lib.refusal(
-        'job_name', config.job_name, 'each run of a sweep trains. Runs share a '
-        'replay job with --share_replay')
-  logdir_lib.check(config, {})
-  _check_mark(trial, config.logdir)
+  _check(trial, config)
   settings = dict(grid.settings_of(trial), logdir=config.logdir)
   if config.video_dir:
     settings['video_dir'] = config.video_dir
