@@ -518,6 +518,8 @@ def test_an_agent_that_never_comes_is_not_waited_for_for_ever(
      'learner'),
     (dict(level_name='other'), '--level_name is "both" at the replay job, '
      '"other" at the learner'),
+    (dict(num_action_repeats=2), '--num_action_repeats is 4 at the replay job, '
+     '2 at the learner'),
     (dict(full_action_set=True), '--full_action_set is false at the replay'),
     (dict(facts=Facts(5, remote_parts.SPEC)),
      'the number of actions is 4 at the replay job, 5 at the learner'),
