@@ -1,5 +1,10 @@
 """From flags to a learner's own policy, and to what batches its calls."""
 
+import time
+
+import numpy as np
+import pytest
+
 from scalable_agent import config as config_lib
 from scalable_agent.assembly import devices as devices_assembly
 from scalable_agent.assembly import policy as policy_assembly
@@ -18,15 +23,27 @@ def test_every_value_comes_where_it_belongs(monkeypatch):
       jit_compile=True))]
 
 
-def test_calls_are_batched_as_the_flags_say(monkeypatch):
-  monkeypatch.setattr(
-      policy_assembly.dynamic_batching, 'batch_fn_with_options',
-      lambda *options: lambda policy: (policy, options))
+def _batched(timeout_ms):
   config = config_lib.resolve(dict(
       level_name='pong', num_actors=16, inference_minimum_batch_size=3,
-      inference_maximum_batch_size=70, inference_timeout_ms=11))
-  assert policy_assembly.batch_calls(config, 'policy') == (
-      'policy', (3, 70, 11))
+      inference_maximum_batch_size=17, inference_timeout_ms=timeout_ms))
+  return policy_assembly.batch_calls(config, np.negative)
+
+
+def _seconds(batched, size):
+  """Returns how long a call of a batched function takes."""
+  start = time.monotonic()
+  np.testing.assert_array_equal(batched(np.arange(size)), -np.arange(size))
+  return time.monotonic() - start
+
+
+def test_calls_are_batched_as_the_flags_say():
+  assert _seconds(_batched(150), 2) >= .15  # More than if nothing is said.
+  patient = _batched(60_000)
+  assert _seconds(patient, 3) < 30
+  assert _seconds(patient, 17) < 30
+  with pytest.raises(ValueError, match='exceeds maximum_batch_size=17'):
+    patient(np.arange(18))
 
 
 def test_no_two_policies_of_a_run_draw_the_same_actions(monkeypatch):

@@ -153,7 +153,7 @@ def _start_reactor(logdir, warm_start='', **settings):
       str(logdir), learner, config.to_json())
   if warm_start:
     checkpointer.warm_start(warm_start)
-  return checkpointer
+  return learner, checkpointer
 
 
 @pytest.mark.parametrize('name, there, here', [
@@ -162,7 +162,8 @@ def _start_reactor(logdir, warm_start='', **settings):
 def test_weights_that_would_mean_something_else_are_refused_in_a_line(
     tmp_path, name, there, here):
   """Their names and shapes are the same."""
-  _start_reactor(tmp_path, **{name: there}).save()
+  _, checkpointer = _start_reactor(tmp_path, **{name: there})
+  checkpointer.save()
   path = _newest(tmp_path)
   with pytest.raises(config_lib.ConfigError) as caught:
     _start_reactor(tmp_path / 'run', path, **{name: here})
@@ -173,8 +174,13 @@ def test_weights_that_would_mean_something_else_are_refused_in_a_line(
 
 
 def test_settings_that_weights_do_not_depend_on_may_differ(tmp_path):
-  _start_reactor(tmp_path, v_max=5., learning_rate=.1, frame_stack=4).save()
-  _start_reactor(tmp_path / 'run', _newest(tmp_path), v_max=5.)
+  donor, checkpointer = _start_reactor(
+      tmp_path, v_max=5., learning_rate=.1, frame_stack=4)
+  for variable in donor.variables()[:-2]:
+    variable.assign(variable + 1)  # All begin with the same weights.
+  checkpointer.save()
+  copied, _ = _start_reactor(tmp_path / 'run', _newest(tmp_path), v_max=5.)
+  assert _same(_trained(copied), _trained(donor))
 
 
 def test_what_is_no_checkpoint_is_refused_in_a_line(donor, tmp_path):

@@ -86,17 +86,22 @@ def test_no_time_is_left_for_a_run_that_has_failed(
 
 
 class _FullDisk(io.StringIO):
+  num_writes = 0
 
   def write(self, text):
+    self.num_writes += 1
     raise OSError(errno.ENOSPC, 'No space left on device')
 
 
 def test_a_full_disk_below_the_output_stops_nothing(tmp_path, monkeypatch):
   run = _make_run(tmp_path)
-  monkeypatch.setattr(sys, 'stdout', _FullDisk())
+  disk = _FullDisk()
+  monkeypatch.setattr(sys, 'stdout', disk)
   with display.Display([run], 'run') as shown:
     shown.on_change(run)
+    assert disk.num_writes == 1
     shown.on_poll()
+  assert disk.num_writes == 2  # The table at the end is tried all the same.
 
 
 _PROGRAM = '''
