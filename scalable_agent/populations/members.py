@@ -58,7 +58,7 @@ class Member:
     self._start_frames = 0
     self._turn_begin = None
     self._seen_bytes = 0
-    is_trained = lambda: self.saved_frames >= total_frames
+    is_trained = lambda: progress.is_trained(logdir, total_frames)
     self.run = run_processes.ManagedRun(
         os.path.basename(logdir), logdir, total_frames, self._prepare,
         lambda: is_trained() and progress.is_evaluated(

@@ -45,8 +45,7 @@ def _frames(run, progress):
 
 
 def _fps(run, progress):
-  is_running = run.state in ('running', 'elsewhere')
-  return f'{progress.fps:,.0f}' if is_running and progress.fps else ''
+  return f'{progress.fps:,.0f}' if run.is_active and progress.fps else ''
 
 
 def _mean_return(unused_run, progress):
@@ -121,7 +120,7 @@ class Display:
     if run.name in self._known:
       return self._known[run.name]
     progress = progress_lib.read(run.logdir)
-    if run.state not in ('running', 'elsewhere'):
+    if not run.is_active:
       self._known[run.name] = progress
     return progress
 

@@ -24,10 +24,9 @@ Progress.__doc__ = """How far a run is, each None if it has not said.
 """
 
 
-def is_trained(config):
-  """Whether a `config.Config`'s newest checkpoint has all of its frames."""
-  return (checkpoint_files.newest_frames(config.logdir) >=
-          config.total_environment_frames)
+def is_trained(logdir, total_frames):
+  """Whether the newest checkpoint of a run has all of its frames."""
+  return checkpoint_files.newest_frames(logdir) >= total_frames
 
 
 def is_evaluated(logdir, period):

@@ -131,6 +131,11 @@ class ManagedRun:
             f'{self.last_words()}')
 
   @property
+  def is_active(self):
+    """Whether a process works on it, whoever started that."""
+    return self.state in ('running', 'elsewhere')
+
+  @property
   def rests(self):
     """Whether it is too early to try again."""
     return time.monotonic() < self._rests_until
@@ -335,7 +340,7 @@ def run_all(runs, environs, stop, on_change=lambda run: None,
       for run in active:
         changing(run, run.poll)
       queue.extend(run for run in active if run.state == 'waiting')
-      active = [run for run in active if run.state in ('running', 'elsewhere')]
+      active = [run for run in active if run.is_active]
   finally:
     for run in active:
       run.terminate()

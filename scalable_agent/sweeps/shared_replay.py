@@ -8,9 +8,9 @@ import time
 from absl import logging
 
 from scalable_agent import config as config_lib
-from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.process import timing
 from scalable_agent.studies import outcomes
+from scalable_agent.sweeps import progress
 from scalable_agent.sweeps import run_processes
 from scalable_agent.sweeps import trials
 
@@ -146,7 +146,7 @@ def check_slurm(slurm):
 def _num_training(runs):
   """Returns how many of a list of runs still have frames to train."""
   return sum(run.state != 'failed' and
-             checkpoint_files.newest_frames(run.logdir) < run.total_frames
+             not progress.is_trained(run.logdir, run.total_frames)
              for run in runs)
 
 

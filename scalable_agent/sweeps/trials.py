@@ -184,7 +184,8 @@ def _make_run(trial, values, arguments, ends_with_parent=False):
     _check_mark(trial, config.logdir)
 
   def is_trained():
-    if config.mode == 'test' or not progress.is_trained(config):
+    if config.mode == 'test' or not progress.is_trained(
+        config.logdir, config.total_environment_frames):
       return False
     check_again()
     return True

@@ -17,14 +17,12 @@ def _write_checkpoint(logdir, frames):
 
 def test_is_trained(tmp_path):
   """By the checkpoints that are there, whatever is noted of them."""
-  config = types.SimpleNamespace(logdir=tmp_path, total_environment_frames=2560)
-  assert not progress.is_trained(config)
+  assert not progress.is_trained(tmp_path, 2560)
   _write_checkpoint(tmp_path, 2560)
   _write_checkpoint(tmp_path, 1280)
   (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "ckpt-1280"\n')
-  assert progress.is_trained(config)
-  config.total_environment_frames += 1
-  assert not progress.is_trained(config)
+  assert progress.is_trained(tmp_path, 2560)
+  assert not progress.is_trained(tmp_path, 2561)
 
 
 def test_is_evaluated(tmp_path):
