@@ -172,7 +172,7 @@ class LagLimitedQueue(TrajectoryQueue):
       count: How many, an int.
 
     Raises:
-      Closed: The queue is closed, or was while waiting.
+      Closed, ValueError: As `get_many`.
     """
     unrolls = []
     while len(unrolls) < count:

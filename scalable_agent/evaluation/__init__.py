@@ -1,1 +1,1 @@
-"""What is done with trained weights: tests, evaluations, exports."""
+"""Tests, evaluations and exports of trained weights, and checks of levels."""

@@ -83,7 +83,7 @@ class Link:
   """
 
   def __init__(self, address, service, ends, security, hello, read_hello,
-               max_message_bytes=0):
+               max_message_bytes):
     """Initializes the link; connects with the first call.
 
     Args:

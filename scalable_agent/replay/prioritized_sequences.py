@@ -39,7 +39,7 @@ class PrioritizedSequences:
 
   def __init__(self, source, num_steps, min_steps, unroll_length,
                steps_per_update, uniform_share, seed, times,
-               has_stacks=False, num_environments=None):
+               has_stacks, num_environments):
     """Initializes the source with an empty store.
 
     Args:

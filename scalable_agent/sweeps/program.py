@@ -40,7 +40,7 @@ def finish(runs, kind, slurm_action, slurm_script, environs,
     carry_out(runs, kind, environs, on_poll)
 
 
-def carry_out(runs, kind, environs, on_poll=lambda: None, rank=lambda run: 0,
+def carry_out(runs, kind, environs, on_poll, rank=lambda run: 0,
               more_columns=()):
   """Runs what is not done, shows it, and ends the process if not all is done.
 

@@ -34,7 +34,7 @@ def experiment_command(arguments, settings):
           *(f'--{name}={value}' for name, value in settings.items())]
 
 
-def memory_arguments(num_processes, share=1.):
+def memory_arguments(num_processes, share):
   """Returns flags that give each run its share of the free memory, a list.
 
   Runs that start together would each find all of it free.

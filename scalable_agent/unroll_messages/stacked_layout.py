@@ -16,7 +16,7 @@ class StackedLayout:
     num_bytes: Length of the longest message.
   """
 
-  def __init__(self, template, bounds, finite=True):
+  def __init__(self, template, bounds, finite):
     """Initializes the layout.
 
     Args:

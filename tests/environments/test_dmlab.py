@@ -217,7 +217,8 @@ def test_all_actions_reach_the_engine(fake, monkeypatch):
       deepmind_lab.Lab, 'step', lambda self, action, num_steps: taken.append(
           (tuple(action), action.dtype, num_steps)) or 0.)
   monkeypatch.delitem(sys.modules, 'tensorflow')
-  environment = dmlab.DmLabEnvironment('seekavoid_arena_01', 1, 4, 8, 3)
+  environment = dmlab.DmLabEnvironment(
+      'seekavoid_arena_01', 1, 4, 8, 3, '', '', '', False)
   environment.initial()
   for action in range(9):
     environment.step(action)
@@ -291,7 +292,7 @@ def test_the_engine_gets_the_released_settings(monkeypatch, is_test, held_out):
       Lab=lambda *args, **kwargs: made.append((args, kwargs))))
   dmlab.DmLabEnvironment(
       'rooms_watermaze', seed=1, height=72, width=96, num_action_repeats=4,
-      is_test=is_test)
+      dataset_path='', runfiles_path='', level_cache_dir='', is_test=is_test)
   (((level_name, _, config), _),) = made
   assert level_name == 'contributed/dmlab30/rooms_watermaze'
   assert config == dict(width='96', height='72', logLevel='WARN', **held_out)

@@ -45,7 +45,8 @@ def _replay(source, num_steps=100 * _LANE, min_steps=0, steps_per_update=5.,
             uniform_share=.1, seed=1, num_environments=None):
   return prioritized_sequences.PrioritizedSequences(
       source, num_steps, min_steps, _T, steps_per_update, uniform_share, seed,
-      times=timing.StageTimes(), num_environments=num_environments)
+      times=timing.StageTimes(), has_stacks=False,
+      num_environments=num_environments)
 
 
 @pytest.mark.parametrize('steps_per_update, num_updates', [

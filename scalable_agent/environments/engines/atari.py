@@ -14,7 +14,6 @@ from scalable_agent.process import errors
 
 MAX_FRAMES_PER_GAME = 108000
 MAX_NOOPS = 30
-STACK = 4
 SCREEN_WIDTH = 160
 SCREEN_HEIGHT = 210
 
@@ -81,7 +80,7 @@ class AtariPool(environments.Pool):
   def __init__(self, level_name, num_environments, seed, batch_size=0,
                num_threads=0, num_action_repeats=4, width=84, height=84,
                full_action_set=False, max_frames_per_game=MAX_FRAMES_PER_GAME,
-               colour=False, frame_stack=STACK):
+               colour=False, frame_stack=4):
     """Starts the environments.
 
     Args:

@@ -200,8 +200,7 @@ class DmLabEnvironment:
   num_actions = NUM_ACTIONS
 
   def __init__(self, level_name, seed, height, width, num_action_repeats,
-               dataset_path='', runfiles_path='', level_cache_dir='',
-               is_test=False):
+               dataset_path, runfiles_path, level_cache_dir, is_test):
     """Loads the engine and the level; see `make_pool`.
 
     Raises:

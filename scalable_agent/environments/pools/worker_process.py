@@ -50,7 +50,7 @@ class WorkerProcess:
     output: Reads what it prints, and never blocks.
   """
 
-  def __init__(self, ids, memory_fd, niceness, is_successor=False):
+  def __init__(self, ids, memory_fd, niceness, is_successor):
     self.ids = ids
     self.is_successor = is_successor
     self.info = None
