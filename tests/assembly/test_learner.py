@@ -25,7 +25,8 @@ _OF_BOTH = dict(
 _REACTOR = dict(
     _OF_BOTH, agent='reactor', retrace_lambda=.3, policy_gradient='tislr',
     beta_loo_clip=4., replay_steps=20_000, replay_min_steps=300,
-    steps_per_update=11., replay_uniform=.12, frame_stack=4, num_actors=4)
+    steps_per_update=11., replay_uniform=.12, frame_stack=4, num_actors=4,
+    v_min=-2., v_max=3.)
 _IMPALA = dict(
     _OF_BOTH, baseline_cost=.3, clip_rho_threshold=2.,
     clip_pg_rho_threshold=3., vtrace_lambda=.7, replay_proportion=.5,
