@@ -140,12 +140,30 @@ fi
 
 def test_a_failed_installation_is_tried_again(tmp_path):
   venv = _venv(tmp_path)
-  _executable(venv / 'bin' / 'python', '#!/bin/sh\necho "$2"; exit 1\n')
+  _executable(venv / 'bin' / 'python', '#!/bin/sh\ntest "$3" = --version && '
+              'exit\necho "$2"; exit 1\n')
   for _ in range(2):
     result = _run('quickstart.sh', VENV=venv)
     assert result.returncode == 1
     assert 'Error: pip could not install.' in result.stderr
     assert result.stdout == 'pip\n'
+
+
+@pytest.mark.parametrize('comes_back', [True, False])
+def test_a_virtual_environment_without_pip(tmp_path, comes_back):
+  """As Ctrl-C leaves one; and one of a user's own is not made again."""
+  venv = _venv(tmp_path)
+  _executable(venv / 'bin' / 'python', f"""#!/bin/sh
+case "$2" in
+  pip) test -e {tmp_path}/pip ;;
+  ensurepip) {'touch' if comes_back else 'false'} {tmp_path}/pip ;;
+  *) echo started ;;
+esac
+""")
+  result = _run('quickstart.sh', VENV=venv)
+  assert (result.returncode == 0) == comes_back
+  assert (f'Error: there is no pip in {venv}. Remove' in
+          result.stderr) != comes_back
 
 
 _WAIT_FOR_TERM = 'trap "exit 0" TERM; sleep 60 & wait'

@@ -207,6 +207,8 @@ def test_png_alone(tmp_path, capsys):
     (dict(logdirs='{root}/idle', png='x.png'), 'No episode has finished in'),
     (dict(logdirs='{root}/good', png='/dev/null/x'),
      '--png=/dev/null/x cannot be written: Not a directory.'),
+    (dict(logdirs='{root}/good', png='~/x.png'), '--png=~/x.png cannot work: '),
+    (dict(logdirs='{root}/good', report_dir='~/x'), '--report_dir=~/x cannot '),
     (dict(logdirs='{root}/good', report_dir='/dev/null/x'),
      '--report_dir=/dev/null/x cannot be written: Not a directory.'),
     (dict(logdirs='{root}/good', report_dir='/dev/null/x', study='best3'),

@@ -49,8 +49,8 @@ class ReactorSettings:
       settings.Check(lambda value: 2 <= value <= 10_000,
                      'it has to be from 2 to 10000'), **_OF)
   v_min: float = setting(
-      -10., 'Smallest discounted return of clipped rewards that distributions '
-      'can tell apart. Has to be given if rewards are not clipped to [-1, 1].', NETWORK, **_OF)
+      -10., 'Smallest discounted return that distributions can tell apart. Has '
+      'to be given if rewards are not clipped to [-1, 1].', NETWORK, **_OF)
   v_max: float = setting(
       10., 'Largest such return; has to be given likewise. The middle of the '
       'two is what every return is thought to be at first.', NETWORK, **_OF)

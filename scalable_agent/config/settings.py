@@ -212,14 +212,20 @@ def check_value(declared, value):
     raise refusal(declared.name, value,
                   f'it has to be {_TYPES[declared.type]}, and its type is '
                   f'{type(value).__name__}')
-  if declared.type is str and value.startswith('~'):
-    raise refusal(declared.name, value, 'no shell has replaced ~, which would '
-                  'be the name of a folder. Write $HOME in its place')
+  if declared.type is str:
+    _refuse_home(declared.name, value)
   if declared.choices and value not in declared.choices:
     raise refusal(declared.name, value,
                   f'it has to be {" or ".join(declared.choices)}')
   if declared.check is not None and not declared.check.holds(value):
     raise refusal(declared.name, value, declared.check.expected)
+
+
+def _refuse_home(name, value):
+  """Refuses ~, which shells do not replace behind --name=."""
+  if value.startswith('~'):
+    raise refusal(name, value, 'no shell has replaced ~, which would be the '
+                  'name of a folder. Write $HOME in its place')
 
 
 def refusal(name, value, expected):
@@ -242,8 +248,9 @@ def writing(name, path):
     path: Its value.
 
   Raises:
-    ConfigError: The block has raised OSError.
+    ConfigError: The block has raised OSError, or the path begins with ~.
   """
+  _refuse_home(name, path)
   try:
     yield
   except OSError as e:

@@ -7,6 +7,8 @@ from absl import logging
 
 # How many jobs a line names.
 _MAX_NAMED = 10
+# How many that are gone are known when they come back.
+_MAX_GONE = 4096
 # A job that was killed and has come back has two sessions for so long.
 _OVERLAP_SECONDS = 20.
 _DOUBLE_SECONDS = 2 * _OVERLAP_SECONDS
@@ -40,11 +42,13 @@ class RollCall:
     lost, back = self._acting - acting, self._gone & acting
     if lost:
       logging.warning(
-          'Not heard of for a minute: actor %s. %d others are heard of.',
+          'Not heard of for a minute: actor %s. Others heard of: %d.',
           _names(lost), len(acting))
     if back:
       logging.info('Heard of again: actor %s.', _names(back))
-    self._gone = (self._gone | lost) - acting
+    if len(self._gone) < _MAX_GONE:
+      self._gone |= lost
+    self._gone -= acting
     self._acting = acting
     if not self._has_pools:
       self._check_double(sessions)

@@ -1,1 +1,1 @@
-"""What this machine has: cores, memory, limits of a container, GPU libraries."""
+"""What this machine has: cores, memory, bounds of a container, CUDA."""

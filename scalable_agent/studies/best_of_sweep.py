@@ -83,7 +83,7 @@ def build(level, outcomes):
       'alone.')
              for (a, b), count in _unequal(sweeps).items()]
   blocks.append(_table(sweeps))
-  for agent in 'best', 'mean':
+  for agent in ('best', 'mean') if len(sweeps) > 1 else ():
     blocks += [
         blocks_lib.Paragraph(f'Differences of the {agent} agent on the way:'),
         _differences(sweeps, agent)]

@@ -326,6 +326,7 @@ def test_unknown_id_names_similar_ones():
   for name in 'gym:SpaceInvadersNoFrameskip-v77', 'gym:SpaceInvaders-v77':
     assert ('(Atari: space_invaders by the paper\'s protocol, or '
             'gym:ALE/SpaceInvaders-v5)') in _error(name)
+  assert 'Atari' not in _error('gym:MinAtar/Breakout-v77')
 
 
 def test_error_reaches_the_pools_maker():
@@ -414,6 +415,7 @@ def test_ales_own_levels_are_told_from_the_papers(game, expected):
 
 
 def test_every_atari_game_is_known_by_its_name_in_gymnasium():
+  gym.make_environment('gym:ALE/Pong-v5', 0).close()  # Registers them.
   known = [gym_ids.atari_level(f'gym:{name}') for name in gymnasium.registry
            if name.startswith('ALE/')]
   assert set(known) - {None} == set(atari57.GAMES)

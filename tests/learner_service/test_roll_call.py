@@ -47,7 +47,7 @@ def test_an_actor_that_is_gone_or_back_is_said_once(clock, caplog):
   assert not caplog.messages
   _after(clock, call, 50, one)
   assert caplog.messages == [
-      'Not heard of for a minute: actor 2. 1 others are heard of.']
+      'Not heard of for a minute: actor 2. Others heard of: 1.']
   _after(clock, call, 5, one, two)
   assert caplog.messages[1:] == ['Heard of again: actor 2.']
   # So it is by another session.
@@ -80,7 +80,8 @@ def test_many_are_not_all_named(clock, caplog):
     _join(sessions, task)
   _after(clock, call, 100)
   (message,) = caplog.messages
-  assert '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more. 0 others' in message
+  assert message.endswith(
+      '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more. Others heard of: 0.')
 
 
 @pytest.mark.parametrize('has_pools', [False, True])

@@ -71,6 +71,26 @@ def test_environments_of_all_actors_are_told_apart(learner):
   assert streams[0] == streams[2] and streams[3] == streams[5]
 
 
+def test_an_actor_that_is_gone_is_said_while_there_is_training(
+    learner, monkeypatch, caplog):
+  """By what the service does now and then."""
+  monkeypatch.setattr(sessions_lib, '_RECENT_SECONDS', .2)
+  check = learner.service._methods.check
+  with remote_parts.client_of(learner) as client:
+    version = client.get_weights(-1)[1]
+    client.put_unrolls([remote_parts.make_unroll(0, version)])
+    check()
+  learner.take(1)
+  time.sleep(.3)
+  learner.service._methods.is_done = True
+  check()
+  assert 'Not heard of' not in caplog.text
+  learner.service._methods.is_done = False
+  check()
+  assert 'Not heard of for a minute: actor 0. Others heard of: 0.' in (
+      caplog.text)
+
+
 @pytest.mark.parametrize('count', [0, 1, 2, 8, 9, 20])
 @pytest.mark.parametrize('max_call_bytes', [4 << 20, 5000, 1])
 def test_several_unrolls_at_once_arrive_in_order(

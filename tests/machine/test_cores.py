@@ -1,4 +1,4 @@
-"""Tests of `machine_cores`, on trees of files like those of a system."""
+"""Tests of `machine.cores`, on trees of files like those of a system."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Tests of `machine_memory`, on trees of files like those of a system."""
+"""Tests of `machine.memory`, on trees of files like those of a system."""
 
 import pytest
 

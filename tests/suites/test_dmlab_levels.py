@@ -133,7 +133,8 @@ def _make_environment(level_name, mode):
 
 
 @pytest.mark.parametrize('level_name, warned', [
-    ('my_level', ' (the nearest: '), ('rooms_watermase', ' (the nearest: rooms_watermaze, '),
+    ('my_level', ' (the nearest: '),
+    ('rooms_watermase', ' (the nearest: rooms_watermaze, '),
     ('demos/extra_entities', None), ('rooms_watermaze', None),
     ('seekavoid_arena_01', None), ('dmlab30', None)])
 def test_a_learner_whose_actors_are_elsewhere_needs_no_engine(

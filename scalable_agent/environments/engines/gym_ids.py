@@ -122,7 +122,8 @@ def _register(level_name, registry):
 
 def _suggestion(environment_id, registry):
   """Returns text to append, naming what may have been meant."""
-  level = atari_level(environment_id)
+  is_of_atari = _namespace(PREFIX + environment_id) in ('', 'ALE')
+  level = is_of_atari and atari_level(environment_id)
   if level:
     return (f' (Atari: {level} by the paper\'s protocol, or '
             f'gym:ALE/{level.title().replace("_", "")}-v5)')
