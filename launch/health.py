@@ -84,7 +84,7 @@ def find_silence(config, process):
     began = int(f.read().rpartition(')')[2].split()[19])
   runs = time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf(
       'SC_CLK_TCK')
-  if progress.is_trained(config):
+  if progress.is_trained(config.logdir, config.total_environment_frames):
     return 0.  # What is left is an evaluation.
   paths = (os.path.join(config.logdir, name)
            for name in (log_file.METRICS, logdir.LOCK_FILE))
