@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 import shutil
 import socket
@@ -37,12 +38,24 @@ def check_writable(cache_dir):
     if not os.access(cache_dir, os.W_OK):
       raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return
+  problem = _try_to_write(cache_dir)
+  if problem:
+    raise OSError(problem)
+
+
+# Each pool of a process asks, and a trial takes seconds.
+@functools.cache
+def _try_to_write(cache_dir):
+  """Returns why a file cannot be written far away, '' if it can."""
+  path = _temporary_name(os.path.join(cache_dir, _TRIAL))
   with tempfile.NamedTemporaryFile() as f:
     try:
-      _copy_elsewhere(f.name, _temporary_name(os.path.join(cache_dir, _TRIAL)),
-                      is_trial=True)
+      _copy_elsewhere(f.name, path, is_trial=True)
     except subprocess.TimeoutExpired as e:
-      raise OSError(f'no answer within {e.timeout:g} s') from e
+      return f'no answer within {e.timeout:g} s'
+    except OSError as e:
+      return str(e)
+  return ''
 
 
 class LocalLevelCache:

@@ -26,6 +26,7 @@ from scalable_agent import networks
 from scalable_agent import suites
 from scalable_agent.config import flags as config_flags
 from scalable_agent.environments import DEFAULT_ACTION_SET
+from scalable_agent.environments import level_cache
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.engines import dmlab
 from scalable_agent.environments.pools import worker_limits
@@ -396,6 +397,12 @@ def test_a_cache_far_away_is_tried_at_the_start(fake, caplog):
   """What workers say of theirs, nobody reads."""
   dmlab.check(['seekavoid_arena_01'], '', 'unknown://maps')
   assert '--level_cache_dir=unknown://maps cannot be written' in caplog.text
+  assert "'unknown' not implemented" in caplog.text
+  caplog.clear()
+  with pytest.MonkeyPatch.context() as patch:
+    # One trial is enough for all pools.
+    patch.setattr(level_cache, '_copy_elsewhere', None)
+    dmlab.check(['seekavoid_arena_01'], '', 'unknown://maps')
   assert "'unknown' not implemented" in caplog.text
 
 
