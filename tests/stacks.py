@@ -1,6 +1,15 @@
 """Stacks of frames, as Atari has them."""
 
+from hypothesis import strategies as st
 import numpy as np
+
+
+def small(max_breaks):
+  """Returns what a property draws to `make` small stacks, for `given`."""
+  return dict(
+      length=st.integers(1, 9), height=st.integers(1, 7),
+      width=st.integers(1, 7), seed=st.integers(0, 99),
+      breaks=st.sets(st.integers(1, 8), max_size=max_breaks))
 
 
 def make(rng, length, height, width, breaks=()):

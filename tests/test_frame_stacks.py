@@ -1,7 +1,6 @@
 """Stacks of frames: bit-equal, and smaller where they can be."""
 
 from hypothesis import given
-from hypothesis import strategies as st
 import numpy as np
 import pytest
 
@@ -22,9 +21,7 @@ def _assert_own_memory(runs, frames):
       assert part.dtype == np.uint8 and not np.shares_memory(part, frames)
 
 
-@given(length=st.integers(1, 9), height=st.integers(1, 7),
-       width=st.integers(1, 7), seed=st.integers(0, 99),
-       breaks=st.sets(st.integers(1, 8), max_size=5))
+@given(**stacks.small(max_breaks=5))
 def test_what_comes_out_went_in(length, height, width, seed, breaks):
   frames = stacks.make(
       np.random.default_rng(seed), length, height, width, breaks)

@@ -27,13 +27,13 @@ class EnvironmentSettings:
       'The suite that the level is of.', _WEIGHTS)
   num_action_repeats: int = setting(
       4, 'Environment frames per agent step. (gym: 1, but gym:ALE/<id>: 4.)',
-      _WEIGHTS | _STEPS | settings.AGENT, settings.up_to(10_000))
+      _WEIGHTS | _STEPS | settings.AGENT, settings.between(1, 10_000))
   width: int = setting(
       96, 'Width of the observation in pixels. (Atari: 84. gym: unused.)',
-      _WEIGHTS | _STEPS | settings.AGENT, settings.up_to(4096))
+      _WEIGHTS | _STEPS | settings.AGENT, settings.between(1, 4096))
   height: int = setting(
       72, 'Height of the observation in pixels. (Atari: 84. gym: unused.)',
-      _WEIGHTS | _STEPS | settings.AGENT, settings.up_to(4096))
+      _WEIGHTS | _STEPS | settings.AGENT, settings.between(1, 4096))
   full_action_set: bool = setting(
       False, 'Use all 18 actions of Atari instead of the game\'s own. '
       '(atari57: yes. gym: unused.)', _WEIGHTS | _STEPS | settings.AGENT)

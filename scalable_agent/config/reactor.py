@@ -46,8 +46,7 @@ class ReactorSettings:
                      'it has to be more than 0 and less than 1'), **_OF)
   num_atoms: int = setting(
       51, 'Atoms of the distributions of returns.', NETWORK,
-      settings.Check(lambda value: 2 <= value <= 10_000,
-                     'it has to be from 2 to 10000'), **_OF)
+      settings.between(2, 10_000), **_OF)
   v_min: float = setting(
       -10., 'Smallest discounted return that distributions can tell apart. Has '
       'to be given if rewards are not clipped to [-1, 1].', NETWORK, **_OF)

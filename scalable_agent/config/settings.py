@@ -74,14 +74,10 @@ LOCAL_PATH = Check(
     'and name where it is mounted')
 
 
-def up_to(most):
-  """Returns the `Check` of numbers from 1 to a bound.
-
-  Args:
-    most: More than this would exhaust memory, or a library's integers.
-  """
-  return Check(lambda value: 1 <= value <= most,
-               f'it has to be from 1 to {most}')
+def between(least, most):
+  """Returns the `Check` of whole numbers from one to another, inclusive."""
+  return Check(lambda value: least <= value <= most,
+               f'it has to be from {least} to {most}')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

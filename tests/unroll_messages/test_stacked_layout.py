@@ -33,9 +33,7 @@ def _layout(frames, finite=True):
                                       finite)
 
 
-@given(length=st.integers(1, 9), height=st.integers(1, 7),
-       width=st.integers(1, 7), seed=st.integers(0, 99),
-       breaks=st.sets(st.integers(1, 8), max_size=2))
+@given(**stacks.small(max_breaks=2))
 def test_what_comes_out_went_in(length, height, width, seed, breaks):
   frames = stacks.make(
       np.random.default_rng(seed), length, height, width, breaks)

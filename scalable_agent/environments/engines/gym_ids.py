@@ -25,8 +25,10 @@ _PACKAGES = {
     'ALE': _Package('ale-py', 'ale_py', None),
     'MinAtar': _Package('minatar', 'minatar.gym', 'register_envs')}
 
-# From the namespace ALE's name of a game to the level of the paper's protocol.
-_ATARI_LEVELS = {game.title().replace('_', ''): game for game in atari57.GAMES}
+# From the level of the paper's protocol to the namespace ALE's name of a game,
+# and back.
+_ALE_NAMES = {game: game.title().replace('_', '') for game in atari57.GAMES}
+_ATARI_LEVELS = {name: game for game, name in _ALE_NAMES.items()}
 
 
 def is_like_id(name):
@@ -126,7 +128,7 @@ def _suggestion(environment_id, registry):
   level = is_of_atari and atari_level(environment_id)
   if level:
     return (f' (Atari: {level} by the paper\'s protocol, or '
-            f'gym:ALE/{level.title().replace("_", "")}-v5)')
+            f'gym:ALE/{_ALE_NAMES[level]}-v5)')
   similar = difflib.get_close_matches(
       environment_id.split(':')[-1], list(registry))
   if not similar:
