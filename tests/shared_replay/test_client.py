@@ -2,6 +2,7 @@
 
 import collections
 import logging as python_logging
+import math
 import time
 
 import numpy as np
@@ -34,6 +35,28 @@ def quick(monkeypatch):
   monkeypatch.setattr(server_lib, '_CHECK_SECONDS', .05)
   monkeypatch.setattr(server_lib, '_CLOSE_GRACE_SECONDS', .1)
   monkeypatch.setattr(methods_lib, '_AWAY_SECONDS', 1.)
+
+
+class _Clock:
+  """The time that a job's methods see, which stands still by itself."""
+
+  def __init__(self):
+    self.now = 1000.
+
+  def monotonic(self):
+    return self.now
+
+  def advance(self, seconds):
+    """Lets time pass, and the job notice it."""
+    self.now += seconds
+    time.sleep(.3)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+  clock = _Clock()
+  monkeypatch.setattr(methods_lib, 'time', clock)
+  return clock
 
 
 def _unrolls(seeds, level='easy'):
@@ -357,9 +380,10 @@ def test_what_comes_late_does_not_let_what_came_after_it_in_twice():
     assert job.num_inserted == 2
 
 
-def test_who_sends_again_is_held_still_when_its_old_call_ends(monkeypatch):
+def test_who_sends_again_is_held_still_when_its_old_call_ends(
+    monkeypatch, clock):
   """As when the server finds out late that the old connection is dead."""
-  monkeypatch.setattr(methods_lib, '_SILENT_SECONDS', 2.)
+  monkeypatch.setattr(methods_lib, '_AWAY_SECONDS', math.inf)
   with replay_parts.Job() as job, replay_parts.Raw(job.port) as raw:
     slow, fast = (raw.hello(agent=name, batch_size=1)
                   for name in ('slow', 'fast'))
@@ -374,10 +398,9 @@ def test_who_sends_again_is_held_still_when_its_old_call_ends(monkeypatch):
       remote_parts.wait_until(lambda: session._calls == len(calls))
     calls[0].cancel()
     remote_parts.wait_until(lambda: session._calls == 1)
-    deadline = time.monotonic() + 3.
-    while time.monotonic() < deadline:
+    for _ in range(3):
       raw.answers('Insert', first)
-      time.sleep(.02)
+      clock.advance(.5 * methods_lib._SILENT_SECONDS)
     assert job.service.take_gauges()['learners'] == 2
     assert session.has_call
     calls[1].cancel()
@@ -454,18 +477,18 @@ def test_who_draws_and_inserts_nothing_holds_nobody(monkeypatch):
       thread.result(0.)
 
 
-def test_who_had_to_wait_for_long_still_counts(monkeypatch):
+def test_who_had_to_wait_for_long_still_counts(clock):
   """It makes its next batch before it inserts again."""
-  monkeypatch.setattr(methods_lib, '_SILENT_SECONDS', 2.)
   with replay_parts.Job(num_agents=2) as job:
     with replay_parts.client_of(job, 'first', 1) as first, (
         replay_parts.client_of(job, 'second', 1)) as second:
       thread = remote_parts.Thread(_insert_many, first, 3, 1)
-      time.sleep(2.5)
+      remote_parts.wait_until(lambda: job.num_inserted == 3)
+      clock.advance(.8 * methods_lib.PATIENCE_SECONDS)
       assert thread.is_alive()
       replay_parts.insert(second, _unrolls([0]))
       thread.result()
-      time.sleep(1.3)
+      clock.advance(.8 * methods_lib._SILENT_SECONDS)
       assert job.service.take_gauges()['learners'] == 2
 
 
@@ -486,24 +509,23 @@ def test_agents_that_will_come_are_waited_for_at_the_start():
       assert thread.is_alive()
 
 
-def test_an_agent_that_never_comes_is_not_waited_for_for_ever(
-    monkeypatch, caplog):
+def test_an_agent_that_never_comes_is_not_waited_for_for_ever(clock, caplog):
   caplog.set_level(python_logging.INFO)
-  monkeypatch.setattr(methods_lib, 'PATIENCE_SECONDS', 1.)
-  monkeypatch.setattr(methods_lib, '_LONG_SECONDS', .1)
   with replay_parts.Job(num_agents=3) as job:
-    time.sleep(1.1)  # Before the first has come, nobody waits.
+    # Before the first has come, nobody waits.
+    clock.advance(2 * methods_lib.PATIENCE_SECONDS)
     with replay_parts.client_of(job, 'first', 1) as first, (
         replay_parts.client_of(job, 'second', 1)) as second:
       threads = []
+      # Of those that come late, each has its time.
       for client in first, second:
-        started = time.monotonic()
         threads.append(remote_parts.Thread(_insert_many, client, 20, 1))
-        time.sleep(.5)
+        remote_parts.wait_until(lambda: job.num_inserted == 3 * len(threads))
+        clock.advance(.9 * methods_lib.PATIENCE_SECONDS)
+        assert all(thread.is_alive() for thread in threads)
+      clock.advance(.2 * methods_lib.PATIENCE_SECONDS)
       for thread in threads:
         thread.result()
-      # Of those that come late, each has its time.
-      assert time.monotonic() - started > .9
   assert ('1 of 1 learners wait, since 2 of --replay_agents have not begun to '
           'insert.' in caplog.messages)
   assert ('1 of --replay_agents have not begun to insert, the others go on '
