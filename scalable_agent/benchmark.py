@@ -48,7 +48,8 @@ FLAGS = flags.FLAGS
 flags.DEFINE_float(
     'measure_secs', 10., 'Seconds to measure each part for, after a warm-up of '
     'a fifth of it, or of one call of every connection; the whole loop takes '
-    'twice that, and each batch of inference a quarter.', lower_bound=1e-3)
+    'twice that, except with --compare, and each batch of inference a '
+    'quarter.', lower_bound=1e-3)
 flags.DEFINE_enum(
     'part', 'all', ['all', 'learner', 'transport', 'replay'], 'What to '
     'measure: the training loop and all of its parts, updates and the policy '

@@ -18,6 +18,7 @@ import sys
 from absl import flags
 
 from scalable_agent import config as config_lib
+from scalable_agent.files import whole_file
 from scalable_agent.process import binary
 from scalable_agent.process import errors
 from scalable_agent.results import agents as agents_lib
@@ -96,8 +97,9 @@ def draw(logdirs, path):
         panels[level] = lines
   if not panels:
     raise ValueError('No episode has finished in ' + ', '.join(logdirs) + '.')
-  with config_lib.writing('png', path), open(path, 'wb') as f:
-    f.write(curves.draw(panels))
+  with config_lib.writing('png', path):
+    whole_file.check(path)
+    whole_file.write(path, curves.draw(panels))
 
 
 def write(logdirs, report_dir):
@@ -110,7 +112,7 @@ def write(logdirs, report_dir):
     paths = writing.write_pictures(blocks, report_dir, 'curves')
     for path, film in films.items():
       os.makedirs(os.path.join(report_dir, videos.FOLDER), exist_ok=True)
-      pathlib.Path(report_dir, path).write_bytes(film)
+      whole_file.write(os.path.join(report_dir, path), film)
     texts = {
         'index.html': page.render(blocks, document.TITLE),
         'report.md': markdown.render(blocks, paths, document.TITLE),

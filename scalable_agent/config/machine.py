@@ -37,7 +37,7 @@ class MachineSettings:
       0, 'Environments that a pool hands out at a time at the most (Atari: '
       'exactly); 0 chooses by suite.', settings.NOWHERE, settings.NOT_NEGATIVE)
   environment_threads: int = setting(
-      0, 'Threads (Atari) or processes (gym) per machine that step '
+      0, 'Threads (Atari) or processes (gym) of this job that step '
       'environments; 0 takes one per core, and one in an actor job. '
       '(atari57: always one per game. synthetic: one per environment. DeepMind '
       'Lab: always one per environment.) A process of several steps one while '

@@ -4,15 +4,17 @@ import contextlib
 import errno
 import fcntl
 import functools
+import glob
 import os
+import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 
 from scalable_agent.files import file_names
+from scalable_agent.files import whole_file
 
 # Exit statuses of `_PROGRAM`, beside 0.
 _NOT_FOUND = 3
@@ -22,6 +24,8 @@ _PROGRAM = f'import sys, {__name__} as m; sys.exit(m.main(*sys.argv[1:]))'
 _COPY_TIMEOUT_SECONDS = 120.
 # What is written to try a cache, and removed.
 _TRIAL = 'write_test'
+# No copy takes so long.
+_LEFTOVER_SECONDS = 3600.
 _PAUSE_SECONDS = .1
 
 
@@ -41,6 +45,22 @@ def check_writable(cache_dir):
   problem = _try_to_write(cache_dir)
   if problem:
     raise OSError(problem)
+
+
+def remove_leftovers(cache_dir):
+  """Removes what processes left that were killed while they wrote a map.
+
+  Args:
+    cache_dir: A local directory.
+
+  Raises:
+    OSError: A file cannot be removed.
+  """
+  for path in glob.glob(os.path.join(glob.escape(cache_dir), '*.tmp')):
+    # Others may write, and remove what is left over, at the same time.
+    with contextlib.suppress(FileNotFoundError):
+      if time.time() - os.path.getmtime(path) > _LEFTOVER_SECONDS:
+        os.remove(path)
 
 
 # Each pool of a process asks, and a trial takes seconds.
@@ -166,14 +186,8 @@ def _copy(source, target):
     OSError: It cannot be copied.
   """
   if not file_names.is_remote(source) and not file_names.is_remote(target):
-    temporary = _temporary_name(target)
-    try:
+    with whole_file.replacing(target) as temporary:
       shutil.copyfile(source, temporary)
-      os.replace(temporary, target)
-    except BaseException:
-      if os.path.exists(temporary):
-        os.remove(temporary)
-      raise
   elif 'deepmind_lab' in sys.modules:
     _copy_elsewhere(source, target)
   else:
@@ -181,7 +195,7 @@ def _copy(source, target):
 
 
 def _temporary_name(path):
-  return f'{path}.{socket.gethostname()}.{os.getpid()}.tmp'
+  return f'{path}.{secrets.token_hex(4)}.tmp'
 
 
 def _copy_elsewhere(source, target, is_trial=False):

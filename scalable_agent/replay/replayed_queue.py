@@ -99,10 +99,12 @@ class ReplayedQueue:
     if self._num_batches_without >= _MANY_BATCHES and not self._has_warned:
       self._has_warned = True
       logging.warning(
-          'Of the last %d batches nothing was replayed, since no whole episode '
-          'was in the buffer: all unrolls were new. Episodes may be longer '
-          'than the buffer, then raise --replay_capacity; or, where replay is '
-          'not shared, --replay_state=stored does without whole episodes.',
+          'Of the last %d batches nothing was replayed, since there was nothing '
+          'to draw: all unrolls were new. Unrolls with values that are not '
+          'finite are not replayed. With --replay_state=recomputed only whole '
+          'episodes are. If they are longer than the buffer, raise '
+          '--replay_capacity; where replay is not shared, '
+          '--replay_state=stored does without whole episodes.',
           _MANY_BATCHES)
 
   def _take(self, count):

@@ -3,6 +3,7 @@
 import os
 
 from scalable_agent.files import file_names
+from scalable_agent.files import whole_file
 from scalable_agent.results import blocks as blocks_lib
 
 
@@ -23,8 +24,7 @@ def write_pictures(blocks, report_dir, folder):
     path = _free_path(f'{folder}/{file_names.of_level(picture.level)}',
                       paths.values())
     paths[picture.level] = path
-    with open(os.path.join(report_dir, path), 'wb') as f:
-      f.write(picture.png)
+    whole_file.write(os.path.join(report_dir, path), picture.png)
   return paths
 
 
@@ -41,6 +41,5 @@ def write_texts(texts, report_dir):
   """Writes a dict of file name to text into the report's directory."""
   for name, text in texts.items():
     # The name of a directory need not be text.
-    with open(os.path.join(report_dir, name), 'w', encoding='utf-8',
-              errors='backslashreplace') as f:
-      f.write(text)
+    whole_file.write(os.path.join(report_dir, name),
+                     text.encode(errors='backslashreplace'))

@@ -8,6 +8,7 @@ import time
 from absl import logging
 import grpc
 
+from scalable_agent.files import file_names
 from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
@@ -97,6 +98,9 @@ class Methods:
     """From now on nothing is served; returns the `Rejected` that says so."""
     self._is_closing = True
     self._tell()
+    return self._stopping()
+
+  def _stopping(self):
     return Rejected(grpc.StatusCode.UNAVAILABLE, 'the replay job is stopping')
 
   def _tell(self):
@@ -108,7 +112,7 @@ class Methods:
     """Waits until something happens."""
     await self._news.wait()
     if self._is_closing:
-      raise self.end()
+      raise self._stopping()
 
   def _join(self, call, number):
     """Returns the session of a number, to which the call belongs from now on.
@@ -117,7 +121,7 @@ class Methods:
     if session is None:
       raise Rejected(grpc.StatusCode.NOT_FOUND, 'no such session')
     if self._is_closing:
-      raise self.end()
+      raise self._stopping()
     self._calls.join(call, session)
     session.about.linked_time = time.monotonic()
     return session
@@ -129,7 +133,7 @@ class Methods:
     """
     request = calls_lib.read_json(message)
     if self._is_closing:
-      raise self.end()
+      raise self._stopping()
     difference = agreements.difference(
         self._offer.agreement, request.get('agreement'), protocol.US,
         protocol.THEM)
@@ -141,13 +145,23 @@ class Methods:
                 for text in (agent, name)) and
             is_int(batch_size, 1, protocol.MAX_BATCH + 1)):
       raise bad('expected an agent, a name and the size of batches')
-    member = self._member_of(agent)
-    member.join(agreements.quote(name), batch_size)
+    member, name = self._member_of(agent), agreements.quote(name)
+    self._warn_of_two(member, name)
+    member.join(name, batch_size)
     answer, is_new = self.sessions.welcome(
         request, member, levels=self._offer.levels, agent=member.number)
     if is_new:
       logging.info('Learner %s has joined, from %s', member.name, call.address)
     return answer
+
+  def _warn_of_two(self, member, name):
+    """Says it if another process of an agent is there while one comes."""
+    if any(session.about is member and session.streams
+           for session in self.sessions.recent()) and member.name != name:
+      logging.warning(
+          'Learners %s and %s are one agent to this job. If one log directory '
+          'is a copy of the other, remove %s in the copy while it does not '
+          'train.', member.name, name, file_names.REPLAY_AGENT)
 
   def _member_of(self, agent):
     """Returns the `Member` of an agent, the same one when it comes back."""

@@ -23,8 +23,10 @@ Costs = collections.namedtuple(
     'environments inference unrolls update transport together busy cores')
 Costs.__doc__ = """What is measured here.
 
-  environments, inference, unrolls: Core-seconds of a frame where it is acted:
-    the environment's step, the policy, and the writing of unrolls.
+  environments, inference: Core-seconds of a frame where it is acted: the
+    environment's step and the policy.
+  unrolls: Core-seconds of a frame on its way: the writing of unrolls, the queue,
+    and batches, which a learner's cores make for its GPU too.
   update: Core-seconds of a frame in an update on CPUs.
   transport: A `transport.Costs`.
   together: CPU time of a frame in the training loop, divided by that of its

@@ -23,7 +23,10 @@ class Published:
       self._changed.notify_all()
 
   def newest(self):
-    """Returns a pair of the newest weights and their version."""
+    """Returns a pair of the newest weights and their version.
+
+    Before the first `publish` it is None.
+    """
     return self._newest
 
   def wait(self, num_updates):

@@ -60,6 +60,15 @@ def test_a_file_has_its_name_only_once_it_is_whole(local, tmp_path,
   assert os.listdir(tmp_path / 'cache' / 'maps') == ['key.lock']
 
 
+def test_what_a_killed_process_left_is_removed_once_it_is_old(tmp_path):
+  for name in 'a', 'a.12ab34cd.tmp', 'b.12ab34cd.tmp', 'a.lock':
+    (tmp_path / name).write_text('half of a m')
+    if not name.startswith('b'):
+      os.utime(tmp_path / name, (time.time() - 4000,) * 2)
+  level_cache.remove_leftovers(str(tmp_path))
+  assert sorted(os.listdir(tmp_path)) == ['a', 'a.lock', 'b.12ab34cd.tmp']
+
+
 def test_a_cache_that_fails_is_only_slow(local, tmp_path, monkeypatch, capfd):
   def fail(source, target):
     raise OSError(28, 'No space left on device')

@@ -119,11 +119,11 @@ class Job:
 
 def make_client(port, name='a', batch_size=1 << 20,
                 security=remote_parts.NO_SECURITY, facts=FACTS, episodes=False,
-                **changes):
+                host='host', **changes):
   """What a learner draws; it agrees with `Job`, but for `changes`."""
   link = agent_link.AgentLink(
       f'127.0.0.1:{port}', make_agreement(facts, **changes), name,
-      f'host:{name}', batch_size,
+      f'{host}:{name}', batch_size,
       lambda num_levels: layout(num_levels, facts, **changes), security)
   if episodes:
     return drawn_episodes.DrawnEpisodes(

@@ -441,6 +441,20 @@ def test_another_process_of_an_agent_keeps_its_lead(comes_late):
       thread.result()
 
 
+def test_two_learners_with_one_agents_name_are_said(caplog):
+  """As where a log directory was copied; not where one is started again."""
+  with replay_parts.Job() as job:
+    with replay_parts.client_of(job, 'run') as first:
+      replay_parts.insert(first, _unrolls([0]))
+      with replay_parts.client_of(job, 'run') as again:
+        replay_parts.insert(again, _unrolls([1]))
+        assert 'one agent' not in caplog.text
+        with replay_parts.client_of(job, 'run', host='copy') as copy:
+          replay_parts.insert(copy, _unrolls([2]))
+    assert ('Learners "host:run" and "copy:run" are one agent to this job.'
+            in caplog.text)
+
+
 def test_who_is_silent_for_long_holds_nobody(monkeypatch, caplog):
   caplog.set_level(python_logging.INFO)
   monkeypatch.setattr(sessions_lib, '_RECENT_SECONDS', .5)

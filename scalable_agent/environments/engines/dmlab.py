@@ -147,6 +147,8 @@ def _check_cache(directory):
                       f'{errors.first_line(e)}') from e
   try:
     level_cache.check_writable(directory)
+    if not file_names.is_remote(directory):
+      level_cache.remove_leftovers(directory)
   except OSError as e:
     logging.warning(
         '--level_cache_dir=%s cannot be written: maps that are not there are '
