@@ -65,6 +65,10 @@ def check(config):
   _check_environments(config)
   _check_lag(config)
   _check_architecture(config)
+  _require(config, config.mode == 'test' or not config.video_dir, 'video_dir',
+           'films are made by --mode=test')
+  _require(config, config.mode == 'export' or not config.export_dir,
+           'export_dir', 'exports are made by --mode=export')
   if config.mode == 'train':
     _require(config, config.checkpoint == 'latest', 'checkpoint',
              'training goes on from the newest, the others are for --mode=test '

@@ -63,6 +63,18 @@ def test_values_that_cannot_work(name, values, good):
   assert getattr(resolve(**dict(others, **{name: good})), name) == good
 
 
+@pytest.mark.parametrize('name, value, mode, others', [
+    ('video_dir', '/v', 'test', ('train', 'export', 'check')),
+    ('export_dir', '/e', 'export', ('train', 'test', 'check')),
+    ('checkpoint', 'best', 'test', ('train',))])
+def test_what_is_of_another_mode_is_refused(name, value, mode, others):
+  values = {'level_name': 'pong', name: value}
+  assert getattr(resolve(**values, mode=mode), name) == value
+  for other in others:
+    assert message_of(**values, mode=other).startswith(
+        f'--{name}={value} cannot work: ')
+
+
 def test_every_check_of_a_single_value_is_made():
   """Those above and the rest; what is declared is what is tested."""
   for name, declared in config_lib.SETTINGS.items():

@@ -96,10 +96,11 @@ def test_a_run_for_many_environments_is_tested_with_few(tmp_path):
 
 
 def test_nothing_of_a_start_is_taken(tmp_path):
-  config = _begin(tmp_path, level_name='pong', video_dir='/v', export_dir='/e')
-  assert (config.video_dir, config.export_dir) == ('/v', '/e')
+  config = _begin(
+      tmp_path, level_name='pong', memory_gb=1., profile_updates='3:6')
+  assert (config.memory_gb, config.profile_updates) == (1., '3:6')
   config = _resolve(tmp_path, mode='test')
-  assert (config.video_dir, config.export_dir) == ('', '')
+  assert (config.memory_gb, config.profile_updates) == (0., '')
   assert _resolve(tmp_path).mode == 'train'
 
 
