@@ -9,7 +9,7 @@ _SHAPE = unrolls.Shape((36, 48, 3), 5, 4, True, 'shallow')
 
 
 def test_unrolls_and_weights_pass_between_processes(capsys):
-  results = transport.measure_transport(.5, (2,), (1, 3), dict(small=_SHAPE))
+  results = transport.measure_transport(.2, (2,), (1, 3), dict(small=_SHAPE))
   for row, per_call in zip(results['small'], (1, 3), strict=True):
     assert row['unrolls_per_call'] == per_call
     _check(row)
