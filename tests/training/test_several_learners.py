@@ -114,7 +114,7 @@ def test_train_to_the_end(tmp_path):
     for job in ('learner', 'actor'):
       for task in range(2):
         jobs.start(job, task, '--total_environment_frames=24000',
-                   '--save_checkpoint_secs=0.3',
+                   '--unroll_length=40', '--save_checkpoint_secs=0.3',
                    # What evaluates is made before TensorFlow is in use.
                    '--evaluate_every_frames=8000', '--test_num_episodes=1')
     for job in ('learner', 'actor'):
