@@ -15,12 +15,12 @@ _LEARNED = 100.
 _NOT_LEARNED = 40.
 _FRAMES = 50_000
 _OF_IMPALA = ('--batch_size=8', '--learning_rate=0.006')
-# A fifth of the frames, each of which is trained on 13 times. Few updates, so
+# A quarter of the frames, each of which is trained on 13 times. Few updates, so
 # that the test is short: batches are large, the target network has to keep up
 # with them, and the mean of 100 games, which begin with the first, is far below
 # the last game.
 _LEARNED_SO_SOON = 50.
-_FRAMES_OF_REACTOR = 10_000
+_FRAMES_OF_REACTOR = 12_000
 _OF_REACTOR = ('--agent=reactor', '--v_min=0', '--v_max=100', '--nouse_lstm',
                '--batch_size=8', '--learning_rate=0.0014',
                '--steps_per_update=20', '--target_update_period=50')

@@ -21,7 +21,7 @@ from scalable_agent.sweeps import slurm
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 _TIMEOUT_SECONDS = 300.
 _TINY = (
-    '--games=breakout,pong', '--total_environment_frames=4000',
+    '--games=breakout,pong', '--total_environment_frames=6000',
     '--num_actors=4', '--batch_size=2', '--unroll_length=10', '--width=36',
     '--height=36', '--save_checkpoint_secs=0.1', '--log_interval_secs=1')
 
@@ -68,23 +68,23 @@ def test_killed_and_run_again_it_finishes_the_rest(tmp_path):
   program.communicate()
   psutil.wait_procs(processes[1:])
 
-  assert _frames(breakout) == 4000
+  assert _frames(breakout) == 6000
   killed_at = _frames(pong)
-  assert 0 < killed_at < 4000
+  assert 0 < killed_at < 6000
   before = _contents(breakout)
 
   code, output, errors = _run(tmp_path, *_TINY)
   assert code == 0, output + errors
   assert _contents(breakout) == before
-  assert _frames(pong) == 4000
+  assert _frames(pong) == 6000
   assert b'Resuming from' in _contents(pong)['output.log']
   assert 'breakout: ' not in output and 'pong: done' in output
   rows = [line.split() for line in output.splitlines()]
   assert '2 of 2 done' in output
   assert [row[:4] for row in rows if len(row) > 3 and row[1] != 'of'] == [
       ['game', 'state', 'frames', 'frames/s'],
-      ['breakout', 'done', '4k', '100%'],
-      ['pong', 'done', '4k', '100%']]
+      ['breakout', 'done', '6k', '100%'],
+      ['pong', 'done', '6k', '100%']]
 
   code, output, _ = _run(tmp_path, *_TINY)
   assert (code, output) == (0, 'All games are done.\n')
