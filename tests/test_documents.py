@@ -8,7 +8,8 @@ import pytest
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _DOCUMENTS = [
     _ROOT / 'README.md', *sorted((_ROOT / 'launch').glob('*.md')),
-    *sorted((_ROOT / 'testdata').rglob('README.md'))]
+    *sorted((_ROOT / 'testdata').rglob('README.md')),
+    *sorted((_ROOT / 'testdata' / 'results').glob('[a-z]*.md'))]
 
 
 def _anchors(text):
