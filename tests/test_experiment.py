@@ -273,13 +273,13 @@ def finished(tmp_path_factory):
   directory = tmp_path_factory.mktemp('finished')
   flagfile = directory / 'few.flags'
   flagfile.write_text(
-      '--total_environment_frames=5000\n--learning_rate=0.001\n'
+      '--total_environment_frames=6000\n--learning_rate=0.001\n'
       '--log_interval_secs=0.01\n')
   with Preloaded(directory / 'pong', '--level_name=pong',
                  f'--flagfile={flagfile}', '--seed=7') as pong, \
       Program(directory / 'cartpole', *_CARTPOLE,
               '--total_environment_frames=8000', '--keep_checkpoints=3',
-              '--save_checkpoint_secs=0.1',
+              '--save_checkpoint_secs=0.05',
               '--profile_updates=20:30') as cartpole:
     assert pong.wait() == 0, pong.output()[-4000:]
     assert cartpole.wait() == 0, cartpole.output()[-4000:]
@@ -367,7 +367,7 @@ def test_config_json_has_the_papers_values_and_what_was_given(finished):
       momentum=0., gradient_norm_clip=40., network='shallow', use_lstm=False,
       queue_capacity=32,
       # Given, in a flagfile and beside it.
-      total_environment_frames=5000, learning_rate=.001, seed=7,
+      total_environment_frames=6000, learning_rate=.001, seed=7,
       # Found out.
       num_actions=6, observation_shapes=[[84, 84, 4]]).items()
 
@@ -375,10 +375,10 @@ def test_config_json_has_the_papers_values_and_what_was_given(finished):
 def test_published_settings_train_to_the_end(finished):
   logdir = finished['pong'].logdir
   metrics = _metrics(logdir)
-  assert metrics[-1]['frames'] == 2 * 32 * 20 * 4  # The first step >= 5000.
+  assert metrics[-1]['frames'] == 3 * 32 * 20 * 4  # The first step >= 6000.
   _check_increasing(_frames(logdir))
-  _check_learning_rates(metrics, .001, 5000, 2560)
-  assert _checkpoint_frames(logdir) == [0, 5120]
+  _check_learning_rates(metrics, .001, 6000, 2560)
+  assert _checkpoint_frames(logdir) == [0, 7680]
 
 
 def test_metrics_have_every_key(finished):

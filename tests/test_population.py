@@ -21,7 +21,6 @@ from scalable_agent.sweeps import program
 from scalable_agent.sweeps import shared_replay
 from scalable_agent.sweeps import trials
 from tests.studies import trial_runs
-from tests.test_experiment import run_main  # pylint: disable=unused-import
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TIMEOUT_SECONDS = 300.
@@ -35,39 +34,28 @@ def _main(logdir, *arguments):
         ['population', f'--logdir={logdir}', *arguments]))
 
 
-_RIGGED = (
-    '--population=2', '--parallel=2', '--score_range=0,20',
-    '--level_name=gym:tests.populations.rigged:Rigged-v0', '--num_actors=1',
-    '--batch_size=1', '--unroll_length=10', '--environment_threads=1',
-    '--log_interval_secs=0.1', '--episodes=60')
+def _train_rigged(logdir, *arguments):
+  subprocess.run(
+      [sys.executable, '-m', 'scalable_agent.population',
+       f'--logdir={logdir}', '--population=2', '--parallel=2',
+       '--score_range=0,20',
+       '--level_name=gym:tests.populations.rigged:Rigged-v0',
+       '--num_actors=1', '--batch_size=1', '--unroll_length=5',
+       '--environment_threads=1', '--log_interval_secs=0.1', *arguments],
+      cwd=_ROOT, stdin=subprocess.DEVNULL, capture_output=True, check=True,
+      timeout=_TIMEOUT_SECONDS)
 
 
-def test_the_worse_takes_over_the_weights_of_the_better(
-    tmp_path, monkeypatch, run_main):
+def test_the_worse_takes_over_the_weights_of_the_better(tmp_path):
   """Runs whose returns are 5 and 10 by their seeds, and an evolution each."""
-
-  def carry_out_here(runs, *unused_args, **unused_hooks):
-    for run in runs:
-      os.makedirs(run.logdir)
-      _, _, module, *flags_ = run._prepare()
-      assert module == trials.EXPERIMENT
-      result = run_main(*flags_)
-      assert result.code == 0, result
-
-  with monkeypatch.context() as patched:
-    # What processes are for comes when both can evolve.
-    patched.setattr(program, 'carry_out', carry_out_here)
-    _main(tmp_path, *_RIGGED, '--total_environment_frames=400',
-          '--burn_in_frames=1000')
+  _train_rigged(tmp_path, '--total_environment_frames=400',
+                '--burn_in_frames=1000', '--episodes=60')
   donors = {
       name: (tmp_path / '01' / name).read_bytes()
       for name in ('ckpt-400.index', 'ckpt-400.data-00000-of-00001')}
   # Both have the episodes to evolve at once, and no more than these.
-  subprocess.run(
-      [sys.executable, '-m', 'scalable_agent.population',
-       f'--logdir={tmp_path}', *_RIGGED, '--total_environment_frames=600',
-       '--burn_in_frames=0'], cwd=_ROOT, stdin=subprocess.DEVNULL,
-      capture_output=True, check=True, timeout=_TIMEOUT_SECONDS)
+  _train_rigged(tmp_path, '--total_environment_frames=600',
+                '--burn_in_frames=0', '--episodes=60')
   lines = (tmp_path / 'evolution.jsonl').read_text().splitlines()
   records = [json.loads(line) for line in lines]
   assert [record['frames'] for record in records] == [0, 0, 400, 400]

@@ -51,9 +51,8 @@ class Jobs:
     self._programs.append(started)
     return started
 
-  def actor(self, task, program=None):
-    return self._start(
-        program or self._actor, f'actor{task}', *self.actor_flags(task))
+  def actor(self, task):
+    return self._start(self._actor, f'actor{task}', *self.actor_flags(task))
 
   def learner(self, *flags):
     return self._start(Preloaded, 'learner', *self.learner_flags(), *flags)

@@ -4,6 +4,8 @@ import contextlib
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import threading
 import time
 import types
@@ -15,7 +17,6 @@ from scalable_agent import config as config_lib
 from scalable_agent.training import collectives
 from tests import learners
 from tests import ports as ports_lib
-from tests import preloaded
 from tests.training import learner_pair
 
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
@@ -25,17 +26,16 @@ _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 def pair(tmp_path_factory):
   """What two learners found, a list of two dicts, and what they printed."""
   directory = tmp_path_factory.mktemp('pair')
-  output = directory / 'output'
-  process = preloaded.Popen(
-      'tests.training.learner_pair', [str(directory)], _ROOT, output,
+  process = subprocess.run(
+      [sys.executable, '-m', 'tests.training.learner_pair', str(directory)],
+      cwd=_ROOT,
       # They do not look for each other behind a web proxy.
-      dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2',
-           http_proxy='http://127.0.0.1:9'))
-  code = process.wait(400)
-  text = output.read_text()
-  assert code == 0, text[-4000:]
+      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2',
+               http_proxy='http://127.0.0.1:9'), timeout=400,
+      stdin=subprocess.DEVNULL, capture_output=True, text=True)
+  assert process.returncode == 0, process.stderr[-4000:]
   found = [dict(np.load(directory / f'{task}.npz')) for task in range(2)]
-  return found, text
+  return found, process.stderr
 
 
 def test_the_first_learners_state_arrives_bit_for_bit(pair):
@@ -106,37 +106,45 @@ def test_devices_that_tensorflow_would_not_take(devices, flag):
     collectives.Collectives(['localhost:1', 'localhost:2'], 0, devices)
 
 
+# The first of two learners, which ends if the other one comes.
+_FIRST = """
+import sys
+from scalable_agent.process import signals
+from scalable_agent.training import collectives
+with signals.stop_on_signals():
+  collectives.Collectives(sys.argv[1:], 0, ['/cpu:0'])
+"""
+
+
 @contextlib.contextmanager
-def _first(arguments, ports, output):
-  """Starts the first of two learners; yields its `preloaded.Popen`."""
-  process = preloaded.Popen(
-      'tests.training.first_learner',
-      [*(f'localhost:{port}' for port in ports), *arguments], _ROOT, output,
-      dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2'))
+def _first(program, ports):
+  """Starts the first of two learners by another program; yields its `Popen`."""
+  process = subprocess.Popen(
+      ['env', '--default-signal=INT,HUP', *program, sys.executable, '-c',
+       _FIRST, *(f'localhost:{port}' for port in ports)],
+      cwd=_ROOT, env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL='2'),
+      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT, text=True)
   try:
     yield process
   finally:
-    if process.poll() is None:
-      process.send_signal(signal.SIGKILL)
-      process.wait()
+    process.kill()
+    process.communicate()
 
 
-def test_signals_end_a_learner_that_waits_for_another(tmp_path):
+def test_signals_end_a_learner_that_waits_for_another():
   """At once, but for a SIGHUP that is ignored from the start."""
-  # How it is started, and signals, of which the last is to end it.
+  # By what it is started, and signals, of which the last is to end it.
   cases = (((), (signal.SIGTERM,)), ((), (signal.SIGHUP,)),
            (('nohup',), (signal.SIGHUP, signal.SIGINT)))
   ports = ports_lib.free_ports(2 * len(cases))
   with contextlib.ExitStack() as stack:
-    outputs = [tmp_path / f'output{i}' for i in range(len(cases))]
-    processes = [
-        stack.enter_context(
-            _first(arguments, ports[2 * i:2 * i + 2], outputs[i]))
-        for i, (arguments, _) in enumerate(cases)]
+    processes = [stack.enter_context(_first(program, ports[2 * i:2 * i + 2]))
+                 for i, (program, _) in enumerate(cases)]
     deadline = time.monotonic() + 240
-    for process, port, output in zip(processes, ports[::2], outputs):
+    for process, port in zip(processes, ports[::2]):
       while not collectives._listens(f'localhost:{port}'):
-        assert process.poll() is None, output.read_text()
+        assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline
         time.sleep(.1)
     time.sleep(2)  # For TensorFlow to take the handlers that it takes.
