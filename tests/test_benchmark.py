@@ -282,7 +282,7 @@ def test_figures_that_cannot_be_written_leave_the_old_ones(
   path = tmp_path / 'figures.json'
   path.write_text('old')
   in_the_way = tmp_path / 'temporary'
-  monkeypatch.setattr(whole_file, '_temporary_name', lambda _: str(in_the_way))
+  monkeypatch.setattr(whole_file, 'temporary_name', lambda _: str(in_the_way))
 
   def measure(*unused):
     os.mkdir(in_the_way)

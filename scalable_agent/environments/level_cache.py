@@ -6,7 +6,6 @@ import fcntl
 import functools
 import glob
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -47,6 +46,21 @@ def check_writable(cache_dir):
     raise OSError(problem)
 
 
+# Each pool of a process asks, and a trial takes seconds.
+@functools.cache
+def _try_to_write(cache_dir):
+  """Returns why a file cannot be written far away, '' if it can."""
+  path = whole_file.temporary_name(os.path.join(cache_dir, _TRIAL))
+  with tempfile.NamedTemporaryFile() as f:
+    try:
+      _copy_elsewhere(f.name, path, is_trial=True)
+    except subprocess.TimeoutExpired as e:
+      return f'no answer within {e.timeout:g} s'
+    except OSError as e:
+      return str(e)
+  return ''
+
+
 def remove_leftovers(cache_dir):
   """Removes what processes left that were killed while they wrote a map.
 
@@ -61,21 +75,6 @@ def remove_leftovers(cache_dir):
     with contextlib.suppress(FileNotFoundError):
       if time.time() - os.path.getmtime(path) > _LEFTOVER_SECONDS:
         os.remove(path)
-
-
-# Each pool of a process asks, and a trial takes seconds.
-@functools.cache
-def _try_to_write(cache_dir):
-  """Returns why a file cannot be written far away, '' if it can."""
-  path = _temporary_name(os.path.join(cache_dir, _TRIAL))
-  with tempfile.NamedTemporaryFile() as f:
-    try:
-      _copy_elsewhere(f.name, path, is_trial=True)
-    except subprocess.TimeoutExpired as e:
-      return f'no answer within {e.timeout:g} s'
-    except OSError as e:
-      return str(e)
-  return ''
 
 
 class LocalLevelCache:
@@ -194,10 +193,6 @@ def _copy(source, target):
     _copy_with_tensorflow(source, target)
 
 
-def _temporary_name(path):
-  return f'{path}.{secrets.token_hex(4)}.tmp'
-
-
 def _copy_elsewhere(source, target, is_trial=False):
   """Copies in another process: the engine crashes where TensorFlow is loaded.
 
@@ -219,7 +214,7 @@ def _copy_elsewhere(source, target, is_trial=False):
 def _copy_with_tensorflow(source, target, is_trial=False):
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   import tensorflow as tf
-  temporary = _temporary_name(target)
+  temporary = whole_file.temporary_name(target)
   try:
     tf.io.gfile.copy(source, temporary, overwrite=True)
     tf.io.gfile.rename(temporary, target, overwrite=True)

@@ -24,7 +24,7 @@ def replacing(path):
   Raises:
     OSError: The file cannot be replaced; it stays as it was.
   """
-  temporary = _temporary_name(path)
+  temporary = temporary_name(path)
   try:
     yield temporary
     os.replace(temporary, path)
@@ -73,7 +73,7 @@ def sync(path):
 
 def check(path):
   """Raises OSError if `write` could not write now. Call before long work."""
-  temporary = _temporary_name(path)
+  temporary = temporary_name(path)
   with open(temporary, 'wb'):
     pass
   os.remove(temporary)
@@ -88,5 +88,6 @@ def remove_leftovers(path):
     os.remove(temporary)
 
 
-def _temporary_name(path):
+def temporary_name(path):
+  """Returns where to write what becomes `path`; no two calls agree."""
   return f'{path}.{secrets.token_hex(4)}.tmp'

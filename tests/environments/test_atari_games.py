@@ -1,6 +1,6 @@
 """Every game under the pool: action sets, and random steps.
 
-1,000 random steps, and the full action set, are tried in the games that the
+2,000 random steps, and the full action set, are tried in the games that the
 paper tuned on; set ALL_GAMES=1 in the environment to try all 57, which takes
 minutes.
 """
@@ -55,14 +55,14 @@ def test_games_start_with_all_18_actions(game):
 
 @pytest.mark.parametrize('game', _PLAYED)
 def test_random_steps(game):
-  """1,000 of them: whole rewards, returns that add up, frames that move."""
+  """2,000 of them: whole rewards, returns that add up, frames that move."""
   size = 2  # Emulators take long to make, so few play for long.
   pool = atari.AtariPool(game, size, seed=3)
   rng = np.random.RandomState(0)
   totals = np.zeros([size])
   previous = 0
   moved = np.zeros([size], bool)
-  for step in range(1000 // size + 1):
+  for step in range(2000 // size + 1):
     ids, output, _, is_last = pool.recv()
     assert np.isfinite(output.reward).all()
     np.testing.assert_array_equal(output.reward, np.round(output.reward))

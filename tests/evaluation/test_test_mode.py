@@ -219,7 +219,7 @@ def test_scores_that_cannot_be_written_are_refused_before_any_episode(
     tmp_path, monkeypatch):
   config = _config(tmp_path, level_name='synthetic:', network='shallow')
   _save(config)
-  monkeypatch.setattr(whole_file, '_temporary_name', lambda _: str(tmp_path))
+  monkeypatch.setattr(whole_file, 'temporary_name', lambda _: str(tmp_path))
   monkeypatch.delattr(test_mode.play, 'play_level')
   with pytest.raises(config_lib.ConfigError, match=(
       f'^--logdir={tmp_path} cannot be written: Is a directory')):
