@@ -1,5 +1,6 @@
 """Tests of `shared_replay`: the measurement runs, and adds up."""
 
+import itertools
 from unittest import mock
 
 import pytest
@@ -13,6 +14,8 @@ _SHAPE = unrolls.Shape((36, 48, 3), 5, 4, True, 'shallow')
 
 def test_learners_draw_in_processes_of_their_own(capsys, monkeypatch):
   monkeypatch.setattr(shared_replay, '_CONTENTS_BYTES', 1 << 20)
+  add_up = mock.Mock(wraps=shared_replay._add_up)
+  monkeypatch.setattr(shared_replay, '_add_up', add_up)
   results = shared_replay.measure_shared_replay(
       .4, 2, 30, dict(small=_SHAPE))
   figures = results['small']
@@ -23,9 +26,14 @@ def test_learners_draw_in_processes_of_their_own(capsys, monkeypatch):
     # Six frames, and little else.
     unroll_mb = row['mb_per_second'] / row['unrolls_per_second']
     assert 6 * 36 * 48 * 3 < 1e6 * unroll_mb < 1.2 * 6 * 36 * 48 * 3
-    # Two learners are served at a time.
-    assert row['unrolls_per_second'] * row['batch_ms'] == pytest.approx(
-        2 * 30 * 1e3, rel=.5)
+  # Of two learners, in turns that end at their time and no earlier.
+  assert add_up.call_count == len(shared_replay.WAYS)
+  for (stretches, count), _ in add_up.call_args_list:
+    assert count == 30
+    assert [len(turns) for turns in stretches] == [shared_replay._NUM_TURNS] * 2
+    for stretch in itertools.chain(*stretches):
+      assert stretch.num_batches > 0
+      assert stretch.seconds >= .4 / shared_replay._NUM_TURNS
   lines = capsys.readouterr().out.splitlines()
   assert [line.split(':')[0] for line in lines] == [
       'small, served', 'small, drawn ', 'small, mixed ']
