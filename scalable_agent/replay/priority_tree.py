@@ -12,8 +12,10 @@ So a key is drawn in proportion to its priority, or to the mean of the smallest
 subtree around it that knows one.
 """
 
-import numpy as np
+import itertools
+import math
 
+import numpy as np
 
 # Of a count and a mean.
 NODE_BYTES = 4 + 8
@@ -40,16 +42,17 @@ class ContextualPriorityTree:
       raise ValueError(f'There are {num_leaves} leaves, expected a power of 2.')
     self._num_leaves = num_leaves
     self._num_levels = num_leaves.bit_length() - 1
-    # Of node i, the children are 2 i and 2 i + 1; node 1 is the root.
+    # Of node i, the children are 2 i and 2 i + 1; node 1 is the root. One node
+    # of a `memoryview` is read and written sooner than one of an array.
     # Zeros of `np.zeros` take no memory until they are written.
-    self._counts = np.full([2 * num_leaves], 0, np.int32)
-    self._means = np.full([2 * num_leaves], np.nan)
+    self._counts = memoryview(np.full([2 * num_leaves], 0, np.int32))
+    self._means = memoryview(np.full([2 * num_leaves], np.nan))
     self._num_known = 0
     self._random = np.random.default_rng(seed)
 
   def __len__(self):
     """Returns the number of keys."""
-    return int(self._counts[1])
+    return self._counts[1]
 
   @property
   def num_known(self):
@@ -58,11 +61,11 @@ class ContextualPriorityTree:
 
   def add(self, leaves):
     """Puts keys of unknown priority at leaves, int [K]."""
-    self._write(leaves, 1, np.nan)
+    self._write(leaves, 1, itertools.repeat(math.nan))
 
   def remove(self, leaves):
     """Takes away the keys at leaves, int [K], where there are any."""
-    self._write(leaves, 0, np.nan)
+    self._write(leaves, 0, itertools.repeat(math.nan))
 
   def set(self, leaves, priorities):
     """Gives keys priorities.
@@ -72,35 +75,39 @@ class ContextualPriorityTree:
       priorities: Positive floats [K]. Of a leaf that occurs twice, the last
         one counts.
     """
-    self._write(leaves, 1, priorities)
+    self._write(leaves, 1, np.asarray(priorities).tolist())
 
   def _write(self, leaves, count, means):
-    nodes = np.asarray(leaves, np.int64) + self._num_leaves
-    changed = np.unique(nodes)
-    num_known = self._count_known(changed)
-    self._counts[nodes] = count
-    self._means[nodes] = means
-    self._num_known += self._count_known(changed) - num_known
+    nodes = self._nodes(leaves)
+    for node, mean in zip(nodes, means):
+      self._num_known += math.isnan(self._means[node]) - math.isnan(mean)
+      self._counts[node] = count
+      self._means[node] = mean
     for _ in range(self._num_levels):
-      nodes = nodes >> 1
-      counts, means = self._children(nodes)
-      totals = counts.sum(0)
-      self._counts[nodes] = totals
-      # A child without keys counts for nothing, whatever mean it takes.
-      self._means[nodes] = (counts * means).sum(0) / np.maximum(totals, 1)
+      nodes = {node >> 1 for node in nodes}
+      for node in nodes:
+        left, left_mean, right, right_mean = self._children(node)
+        total = left + right
+        self._counts[node] = total
+        # A child without keys counts for nothing, whatever mean it takes.
+        self._means[node] = (
+            (left * left_mean + right * right_mean) / max(total, 1))
 
-  def _count_known(self, nodes):
-    return int(np.count_nonzero(~np.isnan(self._means[nodes])))
+  def _nodes(self, leaves):
+    return (np.asarray(leaves, np.int64) + self._num_leaves).tolist()
 
-  def _children(self, nodes):
-    """Returns counts and means of the children of nodes, [2, K].
+  def _children(self, node):
+    """Returns the count and mean of its left and of its right child.
 
     Where the mean of one is unknown, it has that of the other.
     """
-    children = np.stack([2 * nodes, 2 * nodes + 1])
-    means = self._means[children]
-    means = np.where(np.isnan(means), means[::-1], means)
-    return self._counts[children], means
+    left, right = 2 * node, 2 * node + 1
+    left_mean, right_mean = self._means[left], self._means[right]
+    if math.isnan(left_mean):
+      left_mean = right_mean
+    elif math.isnan(right_mean):
+      right_mean = left_mean
+    return self._counts[left], left_mean, self._counts[right], right_mean
 
   def sample(self, count, uniform_share=0.):
     """Draws keys, independently of each other.
@@ -112,15 +119,22 @@ class ContextualPriorityTree:
     Returns:
       int64 [K], their leaves.
     """
-    nodes = np.ones([count], np.int64)
-    is_uniform = self._random.random(count) < uniform_share
-    for _ in range(self._num_levels):
-      counts, means = self._children(nodes)
-      weights = np.where(is_uniform | np.isnan(means), counts, counts * means)
-      left, right = weights
-      goes_right = self._random.random(count) * (left + right) >= left
-      nodes = 2 * nodes + goes_right
-    return nodes - self._num_leaves
+    leaves = np.empty([count], np.int64)
+    numbers = self._random.random([1 + self._num_levels, count])
+    for i, (first, *others) in enumerate(numbers.T.tolist()):
+      leaves[i] = self._descend(first < uniform_share, others)
+    return leaves
+
+  def _descend(self, is_uniform, numbers):
+    """Returns the leaf to which random numbers lead, one for each level."""
+    node = 1
+    for number in numbers:
+      left, left_mean, right, right_mean = self._children(node)
+      if not is_uniform and not math.isnan(left_mean):
+        left *= left_mean
+        right *= right_mean
+      node = 2 * node + (number * (left + right) >= left)
+    return node - self._num_leaves
 
   def probabilities(self, leaves, uniform_share=0.):
     """Returns how probable draws of keys are.
@@ -132,12 +146,14 @@ class ContextualPriorityTree:
     Returns:
       float64 [K].
     """
-    nodes = np.asarray(leaves, np.int64) + self._num_leaves
-    priorities = self._means[nodes]
-    for _ in range(self._num_levels):
-      nodes = nodes >> 1
-      priorities = np.where(np.isnan(priorities), self._means[nodes],
-                            priorities)
     mean = self._means[1]
-    relative = np.ones_like(priorities) if np.isnan(mean) else priorities / mean
-    return (uniform_share + (1. - uniform_share) * relative) / len(self)
+    relative = 1. if math.isnan(mean) else np.array(
+        [self._priority(node) for node in self._nodes(leaves)]) / mean
+    shares = uniform_share + (1. - uniform_share) * relative
+    return np.full([len(leaves)], shares / len(self))
+
+  def _priority(self, node):
+    """Returns the mean of the smallest subtree around it that knows one."""
+    while math.isnan(self._means[node]):
+      node >>= 1
+    return self._means[node]

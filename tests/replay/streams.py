@@ -72,5 +72,7 @@ def values_of(unroll):
 
 def num_bytes(column):
   """The bytes of the arrays that a column of a store holds."""
-  return sum(array.nbytes for array in tree.flatten(vars(column))
+  values = [np.asarray(value) if isinstance(value, memoryview) else value
+            for value in vars(column).values()]
+  return sum(array.nbytes for array in tree.flatten(values)
              if isinstance(array, np.ndarray))
