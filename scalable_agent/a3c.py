@@ -49,8 +49,8 @@ def make_gradient_fn(loss_fn, device, jit_compile=False):
 
   def gradient_fn(weights, unroll):
     batch = staging.join(trajectories.new_batch([unroll]))
+    placed = placing.place(batch, device)
     with tf.device(device):
-      placed = placing.place(batch)
       if not compute.experimental_get_tracing_count():
         # Otherwise each thread would trace it.
         with tracing:

@@ -164,11 +164,11 @@ class Learner:
     shares = []
     for i, device in enumerate(devices):
       ends = [i * share + j * share // num_parts for j in range(num_parts + 1)]
-      with tf.device(device):
-        shares.append([
-            # The first part counts for all.
-            placing.place(batch, slice(start, end), 0 if start else num_new)
-            for start, end in itertools.pairwise(ends)])
+      shares.append([
+          # The first part counts for all.
+          placing.place(
+              batch, device, slice(start, end), 0 if start else num_new)
+          for start, end in itertools.pairwise(ends)])
     if len(shares) == 1:
       return shares[0]
     distribute = self._strategy.experimental_distribute_values_from_function

@@ -3,7 +3,6 @@
 import collections
 
 import numpy as np
-import tensorflow as tf
 import tree
 
 from scalable_agent import trajectories
@@ -20,23 +19,22 @@ PlacedBatch.__doc__ = """What a loss is computed of, tensors.
 """
 
 
-def place(batch, rows=slice(None), num_new=0):
-  """Puts a batch, or some of its unrolls, on the current device.
+def place(batch, device, rows=slice(None), num_new=0):
+  """Puts a batch, or some of its unrolls, on a device.
 
   Args:
     batch: A `Batch` of NumPy arrays, which nobody writes to any more.
+    device: The device's name.
     rows: A slice of the unrolls.
     num_new: How many new unrolls this part counts for.
 
   Returns:
     A `PlacedBatch`.
   """
-  move = lambda nest: tree.map_structure(
-      tf.identity, host_tensors.sharing(nest))
-  along_batch = lambda nest: move(tree.map_structure(lambda a: a[rows], nest))
-  along_time = lambda nest: move(tree.map_structure(lambda a: a[:, rows], nest))
+  along_batch = lambda nest: tree.map_structure(lambda a: a[rows], nest)
+  along_time = lambda nest: tree.map_structure(lambda a: a[:, rows], nest)
   unrolls = batch.unrolls
-  return PlacedBatch(
+  arrays = PlacedBatch(
       unrolls=trajectories.ActorOutput(
           level_name=(),
           agent_state=along_batch(unrolls.agent_state),
@@ -45,4 +43,5 @@ def place(batch, rows=slice(None), num_new=0):
           policy_version=()),
       is_replayed=along_batch(batch.is_replayed),
       weights=along_batch(batch.weights),
-      num_new=move(np.float32(num_new)))
+      num_new=np.float32(num_new))
+  return host_tensors.on_device(arrays, device)

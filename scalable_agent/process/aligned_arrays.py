@@ -1,6 +1,7 @@
 """Arrays that TensorFlow can use without copying them."""
 
 import collections
+import math
 import weakref
 
 import numpy as np
@@ -52,7 +53,7 @@ def empty(shape, dtype):
     dtype: Its NumPy dtype.
   """
   dtype = np.dtype(dtype)
-  size = int(np.prod(shape)) * dtype.itemsize
+  size = math.prod(shape) * dtype.itemsize
   memory = _new_memory(size + ALIGNMENT)
   start = -memory.ctypes.data % ALIGNMENT
   return memory[start:start + size].view(dtype).reshape(shape)

@@ -5,6 +5,8 @@ hold Python's lock, and the copy waits for all that the GPU has to do. They copy
 tensors of the host without the lock.
 """
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 import tree
@@ -21,18 +23,27 @@ def of(nest):
     return tree.map_structure(tf.convert_to_tensor, nest)
 
 
-def sharing(nest):
-  """As `of`, but large arrays of uint8 and float32 keep their memory.
+def on_device(nest, device):
+  """Returns the nest with tensors on a device in place of arrays.
 
-  Those that are not of `aligned_arrays`, or have gaps, are copied into such
-  ones, which takes less time than a copy of TensorFlow.
+  In the host's memory, tensors of large arrays of uint8 and float32 use that of
+  the arrays. Those that are not of `aligned_arrays`, or have gaps, are copied
+  into such ones, which takes less time than a copy of TensorFlow.
 
-  Nobody may write to the arrays any more.
+  Args:
+    nest: Of arrays and scalars, to which nobody may write any more.
+    device: The device's name.
   """
+  def put(value):
+    tensor = _share(value) if _is_large(value) else tf.constant(value)
+    # TensorFlow takes as long to do nothing as to make a small tensor.
+    if _includes(tensor.device, device):
+      return tensor
+    with tf.device(device):
+      return tf.identity(tensor)
+
   with tf.device('/cpu:0'):
-    return tree.map_structure(
-        lambda value: _share(value) if _is_large(value) else
-        tf.convert_to_tensor(value), nest)
+    return tree.map_structure(put, nest)
 
 
 def _is_large(value):
@@ -45,3 +56,10 @@ def _share(array):
     array = aligned_arrays.copy(array)
   # TensorFlow keeps the array until it needs the tensor no more.
   return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+
+
+@functools.cache
+def _includes(name, part):
+  """Whether a device's name says all that `part` of a name does."""
+  spec = tf.DeviceSpec.from_string(name)
+  return spec.make_merged_spec(tf.DeviceSpec.from_string(part)) == spec

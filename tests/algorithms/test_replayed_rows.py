@@ -168,9 +168,9 @@ def test_parts_of_a_batch_reject_as_the_whole_does():
   loss_fn = impala.make_loss_fn(agent, settings)
   params = {k: tf.constant(v) for k, v in agent.initial_params(0).items()}
   whole = gradients_lib.loss_and_gradients(
-      loss_fn, params, None, placing.place(batch))
+      loss_fn, params, None, placing.place(batch, '/cpu:0'))
   parts = [gradients_lib.loss_and_gradients(
-      loss_fn, params, None, placing.place(batch, rows))
+      loss_fn, params, None, placing.place(batch, '/cpu:0', rows))
            for rows in (slice(0, 2), slice(2, 4))]
   for name, values in whole[1].items():
     np.testing.assert_allclose(

@@ -54,7 +54,8 @@ def test_memory_is_used_again():
 
 @pytest.mark.parametrize('part_of', [
     lambda array: array[1:2], lambda array: array.T,
-    lambda array: array.view(np.int32), memoryview, host_tensors.sharing],
+    lambda array: array.view(np.int32), memoryview,
+    lambda array: host_tensors.on_device(array, '/cpu:0')],
                          ids=['slice', 'transposed', 'view', 'buffer', 'tensor'])
 def test_memory_is_not_used_while_a_part_of_it_is(part_of):
   array = aligned_arrays.empty(_LARGE, np.uint8)
@@ -75,7 +76,7 @@ def test_what_is_computed_of_a_tensor_is_not_overwritten():
     for value in range(20):
       array = aligned_arrays.empty(_LARGE, np.float32)
       array[...] = value
-      tensor = host_tensors.sharing(array)
+      tensor = host_tensors.on_device(array, '/cpu:0')
       results.append((tf.identity(tensor[:1]), tf.reduce_max(tensor)))
       del array, tensor
   for value, (row, largest) in enumerate(results):

@@ -22,6 +22,10 @@ def _aligned(dtype=np.uint8):
   return _filled(aligned_arrays.empty((_SIZE,), dtype))
 
 
+def _on_host(nest):
+  return host_tensors.on_device(nest, '/cpu:0')
+
+
 def _shares(array, tensor):
   """Whether what is written to the array is seen in the tensor."""
   before = array.flat[0]
@@ -35,7 +39,7 @@ def _shares(array, tensor):
 @pytest.mark.parametrize('dtype', [np.uint8, np.float32])
 def test_large_arrays_are_shared(dtype):
   array = _aligned(dtype)
-  (tensor,) = host_tensors.sharing((array,))
+  (tensor,) = _on_host((array,))
   assert tensor.dtype == dtype and tensor.shape == [_SIZE]
   assert 'CPU' in tensor.device
   assert _shares(array, tensor)
@@ -53,7 +57,7 @@ def _begins_elsewhere():
 def test_others_are_copied(make):
   """Small ones, ones TensorFlow's kernels cannot use, and ones with gaps."""
   array = make()
-  tensor = host_tensors.sharing(array)
+  tensor = _on_host(array)
   np.testing.assert_array_equal(tensor, array)
   assert not _shares(array, tensor)
 
@@ -69,7 +73,7 @@ def test_large_ones_are_copied_into_memory_that_is_shared(make, monkeypatch):
     return copies[0]
 
   monkeypatch.setattr(aligned_arrays, 'copy', keep)
-  tensor = host_tensors.sharing(make())
+  tensor = _on_host(make())
   (found,) = copies
   assert aligned_arrays.is_aligned(found) and _shares(found, tensor)
   np.testing.assert_array_equal(tensor, make())
@@ -78,7 +82,7 @@ def test_large_ones_are_copied_into_memory_that_is_shared(make, monkeypatch):
 def test_what_cannot_be_written_to_is_copied():
   array = _aligned()
   array.flags.writeable = False
-  np.testing.assert_array_equal(host_tensors.sharing(array), array)
+  np.testing.assert_array_equal(_on_host(array), array)
 
 
 def test_plain_tensors_share_nothing():
@@ -89,7 +93,7 @@ def test_plain_tensors_share_nothing():
 def test_a_shared_array_lives_as_long_as_its_tensor():
   memory = _aligned()
   gone = weakref.ref(memory.base)
-  tensor = host_tensors.sharing(memory)
+  tensor = _on_host(memory)
   del memory
   gc.collect()
   assert gone() is not None
@@ -102,3 +106,21 @@ def test_a_shared_array_lives_as_long_as_its_tensor():
   del copy
   gc.collect()
   assert gone() is None
+
+
+@pytest.mark.parametrize('make', [
+    _aligned, lambda: np.arange(3), lambda: np.float32(2.)])
+def test_another_device_has_a_copy(make):
+  value = make()
+  (tensor,) = host_tensors.on_device([value], '/cpu:1')
+  assert tensor.device.endswith('CPU:1')
+  np.testing.assert_array_equal(tensor, value)
+
+
+@pytest.mark.parametrize('name', [
+    '/cpu:0', '/device:CPU:0', '/job:localhost/replica:0/task:0/device:CPU:0'])
+def test_a_device_has_several_names(name, monkeypatch):
+  """A tensor that is there is not copied."""
+  monkeypatch.setattr(tf, 'identity', None)
+  tensor = host_tensors.on_device(np.arange(3), name)
+  np.testing.assert_array_equal(tensor, np.arange(3))
