@@ -1,5 +1,6 @@
 """What a run says to its user: at the start, while it goes on, at the end."""
 
+import collections
 import os
 import shlex
 import shutil
@@ -86,7 +87,19 @@ def level(config):
   return (
       f'Level: {config.level_name}, {pools} of {layout.size} environments, at '
       f'most {layout.maximum_batch_size} at a time, {layout.num_workers} '
-      'threads or processes')
+      f'threads or processes{_unevenness(config)}')
+
+
+def _unevenness(config):
+  """Says how many environments levels have, if these are not as many each."""
+  counts = collections.Counter(
+      suites.turns(config, 0, config.num_environments)).values()
+  fewest, most = min(counts), max(counts)
+  if fewest == most:
+    return ''
+  num_most = sum(count == most for count in counts)
+  return (f'; {num_most} of {len(counts)} levels have {most} environments, the '
+          f'others {fewest}')
 
 
 def agent_and_files(config, network, num_parameters, devices, frames):

@@ -128,6 +128,15 @@ def test_a_run_begins_with_three_lines():
       'Files: /tmp/a run, at frame 8k of 16k; all settings are in config.json']
 
 
+@pytest.mark.parametrize('num_actors, found', [
+    (57, ''), (114, ''),
+    (64, '; 7 of 57 levels have 2 environments, the others 1')])
+def test_it_is_said_which_levels_have_more_environments(num_actors, found):
+  line = messages.level(_config(
+      level_name='atari57', num_actors=num_actors, num_pools=1))
+  assert line.partition(' threads or processes')[2] == found
+
+
 def test_a_learner_says_that_others_play():
   """Even if it plays whole episodes beside them."""
   for values in {}, dict(evaluate_every_frames=1000):
