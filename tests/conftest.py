@@ -9,6 +9,7 @@ import pytest
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 from scalable_agent.process import tensorflow_environment
+from tests import watchdog
 
 _USES_GPUS = os.environ.get('GPU_TESTS') == '1'
 if _USES_GPUS:
@@ -67,7 +68,7 @@ def pytest_configure(config):
 def bounded(pytestconfig):
   """Ends a test that hangs, and with it the run, and says where it was."""
   faulthandler.dump_traceback_later(
-      120.0, exit=True, file=pytestconfig.terminal_stderr)
+      watchdog.SECONDS, exit=True, file=pytestconfig.terminal_stderr)
   yield
   faulthandler.cancel_dump_traceback_later()
 

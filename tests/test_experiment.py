@@ -31,6 +31,7 @@ from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.files import open_files
 from scalable_agent.process import progress
 from tests import preloaded
+from tests import watchdog
 from tests.evaluation import trained_runs
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -148,7 +149,7 @@ def run_main(capfd, pytestconfig):
                if name in os.environ}
     # A run that hangs ends the tests, and says where.
     faulthandler.dump_traceback_later(
-        _TIMEOUT_SECONDS, exit=True, file=pytestconfig.terminal_stderr)
+        watchdog.SECONDS, exit=True, file=pytestconfig.terminal_stderr)
     try:
       with flagsaver.flagsaver():
         experiment.main(flags.FLAGS(['experiment', *map(str, arguments)]))

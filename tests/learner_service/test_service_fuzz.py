@@ -17,6 +17,7 @@ import pytest
 from scalable_agent.learner_service import protocol
 from scalable_agent.remote import channels
 from scalable_agent.remote import wire
+from tests import watchdog
 from tests.remote import remote_parts
 from tests.remote import test_wire
 
@@ -36,7 +37,8 @@ _ALLOWED = {
 def bounded(pytestconfig):
   """As for all tests, but longer for more messages."""
   faulthandler.dump_traceback_later(
-      120. + _NUM_MESSAGES / 50, exit=True, file=pytestconfig.terminal_stderr)
+      watchdog.SECONDS + _NUM_MESSAGES / 50, exit=True,
+      file=pytestconfig.terminal_stderr)
   yield
   faulthandler.cancel_dump_traceback_later()
 
