@@ -5,6 +5,7 @@ import fcntl
 import multiprocessing
 import os
 import threading
+import types
 
 import pytest
 
@@ -46,21 +47,25 @@ def test_who_asks_keeps_nobody_from_the_lock(tmp_path, monkeypatch):
   def ask_slowly(*args):
     flock(*args)
     is_asked.set()
-    may_end.wait(5.)
+    may_end.wait(60.)
 
   def ask():
     found.append(locks.is_held(path))
 
   found = []
   monkeypatch.setattr(fcntl, 'flock', ask_slowly)
-  asking = threading.Thread(target=ask)
+  asking = threading.Thread(target=ask, daemon=True)
   asking.start()
-  assert is_asked.wait(5.)
+  assert is_asked.wait(60.)
   monkeypatch.setattr(fcntl, 'flock', flock)
   ask()
-  threading.Timer(.01, may_end.set).start()
+
+  def sleep(unused_seconds):
+    may_end.set()
+    asking.join()
+
+  monkeypatch.setattr(locks, 'time', types.SimpleNamespace(sleep=sleep))
   os.close(locks.acquire(path, 'me'))
-  asking.join()
   assert found == [False, False]
 
 
