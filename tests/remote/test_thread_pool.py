@@ -28,21 +28,28 @@ def test_calls_return_and_raise(pool):
   asyncio.run(run())
 
 
-def test_calls_are_made_at_the_same_time(pool):
-  barrier = threading.Barrier(4)
+async def _meet(pool):
+  """Has four calls wait for each other, and counts the threads meanwhile."""
+  barrier = threading.Barrier(4 + 1)
+  calls = [pool.call(barrier.wait, 30.) for _ in range(4)]
+  assert len(pool) == 4
+  barrier.wait(30.)
+  await asyncio.gather(*calls)
 
-  async def run():
-    await asyncio.gather(*(pool.call(barrier.wait, 30.) for _ in range(4)))
-    assert len(pool) == 4
-  asyncio.run(run())
+
+def test_calls_are_made_at_the_same_time(pool):
+  asyncio.run(_meet(pool))
 
 
 def test_there_are_no_more_threads_than_allowed(pool):
   active, most = [], []
+  barrier = threading.Barrier(4)
 
   def work(i):
     active.append(i)
     most.append(len(active))
+    if i < 4:
+      barrier.wait(30.)
     time.sleep(.002)
     active.remove(i)
     return i
@@ -54,12 +61,9 @@ def test_there_are_no_more_threads_than_allowed(pool):
 
 
 def test_idle_threads_end_and_are_made_again(pool):
-  barrier = threading.Barrier(4)
-
   async def run():
     for _ in range(2):
-      await asyncio.gather(*(pool.call(barrier.wait, 30.) for _ in range(4)))
-      assert len(pool) == 4
+      await _meet(pool)
       deadline = time.monotonic() + 30.
       while len(pool):
         assert time.monotonic() < deadline
