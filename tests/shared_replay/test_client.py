@@ -222,12 +222,15 @@ def test_a_job_that_was_restarted_begins_anew(caplog):
   thread = remote_parts.Thread(
       lambda: (client.extend(_unrolls([7])), client.extend(_unrolls([8])),
                _seeds(client, 50)))
-  time.sleep(.5)
+  clause = (f'waits for the replay job at 127.0.0.1:{job.port}, which is out '
+            'of reach')
+
+  def waits_for_some_time():
+    what, seconds = client.waits() or ('', 0.)
+    return what == clause and seconds > .3
+
+  remote_parts.wait_until(waits_for_some_time)
   assert thread.is_alive()
-  clause, seconds = client.waits()
-  assert clause == (f'waits for the replay job at 127.0.0.1:{job.port}, which '
-                    'is out of reach')
-  assert seconds > .3
   with replay_parts.Job(port=job.port) as again:
     *_, drawn = thread.result()
     assert set(drawn) <= {7, 8}
@@ -281,13 +284,13 @@ def test_close_ends_every_wait():
       assert held.is_alive()
       client.close()
       with pytest.raises(link_lib.Closed):
-        held.result(5.)
+        held.result()
   client = replay_parts.make_client(job.port)
   absent = remote_parts.Thread(client.sample, 1)
   time.sleep(.2)
   client.close()
   with pytest.raises(link_lib.Closed):
-    absent.result(5.)
+    absent.result()
 
 
 def test_a_job_that_closes_ends_who_waits_in_it(caplog):
@@ -306,7 +309,7 @@ def test_a_job_that_closes_ends_who_waits_in_it(caplog):
     assert held.is_alive()
     fast.close()
     with pytest.raises(link_lib.Closed):
-      held.result(5.)
+      held.result()
 
 
 # -- Pace ---------------------------------------------------------------------
@@ -457,15 +460,19 @@ def test_two_learners_with_one_agents_name_are_said(caplog):
 
 def test_who_is_silent_for_long_holds_nobody(monkeypatch, caplog):
   caplog.set_level(python_logging.INFO)
-  monkeypatch.setattr(sessions_lib, '_RECENT_SECONDS', .5)
+  monkeypatch.setattr(sessions_lib, '_RECENT_SECONDS', 600.)
+  monkeypatch.setattr(methods_lib, '_SILENT_SECONDS', 600.)
   monkeypatch.setattr(methods_lib, '_LONG_SECONDS', .1)
   with replay_parts.Job() as job:
     with replay_parts.client_of(job, 'fast', 1) as fast, (
         replay_parts.client_of(job, 'slow', 1)) as slow:
       replay_parts.insert(slow, _unrolls([0]))
-      started = time.monotonic()
-      _insert_many(fast, 20, 1)
-      assert time.monotonic() - started > .3
+      thread = remote_parts.Thread(_insert_many, fast, 20, 1)
+      remote_parts.wait_until(lambda: (
+          '1 of 2 learners wait, since learner "host:slow"' in caplog.text))
+      assert thread.is_alive()
+      monkeypatch.setattr(sessions_lib, '_RECENT_SECONDS', .5)
+      thread.result()
       # It goes on where the other one is.
       replay_parts.insert(slow, _unrolls([1]))
       assert job.num_inserted == 22
@@ -473,7 +480,6 @@ def test_who_is_silent_for_long_holds_nobody(monkeypatch, caplog):
       remote_parts.wait_until(lambda: job.num_inserted >= 24)
       replay_parts.insert(slow, _unrolls([2]))
       thread.result()
-  assert '1 of 2 learners wait, since learner "host:slow"' in caplog.text
 
 
 def test_who_draws_and_inserts_nothing_holds_nobody(monkeypatch):
