@@ -15,6 +15,7 @@ import pytest
 from scalable_agent.environments import PoolError
 from scalable_agent.environments.pools import process_pool
 from scalable_agent.environments.pools import worker_limits
+from scalable_agent.environments.pools import worker_process
 from scalable_agent.process import timing
 from tests.environments import processes
 from tests.environments.processes import is_running
@@ -28,6 +29,31 @@ pytestmark = pytest.mark.usefixtures('bounded')
 def make_pool():
   with processes.closed_pools() as make:
     yield make
+
+
+class _Clock:
+  """In place of the module `time`, with a clock that jumps when told."""
+
+  def __init__(self):
+    self._jumped = 0.
+
+  def monotonic(self):
+    return time.monotonic() + self._jumped
+
+  def sleep(self, seconds):
+    time.sleep(seconds)
+
+  def jump(self, seconds):
+    self._jumped += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+  """The time that limits are in."""
+  clock = _Clock()
+  for module in worker_limits, worker_process:
+    monkeypatch.setattr(module, 'time', clock)
+  return clock
 
 
 class _Driver:
@@ -67,7 +93,7 @@ class _Driver:
 def _set_timeout(pool, seconds):
   """Sets the time limit of a pool; while processes start it is long."""
   pool._limits._step_timeout = seconds
-  pool._limits._next_check = time.monotonic()
+  pool._limits._next_check = worker_limits.time.monotonic()
 
 
 def _step_until(condition, driver, i):
@@ -209,8 +235,10 @@ def test_stuck(make_pool, caplog):
   assert 'environment 0 (sticky): no answer within 2.5 s' in caplog.text
 
 
-def test_what_was_stopped_with_its_pool_is_not_stuck(make_pool, monkeypatch):
+def test_what_was_stopped_with_its_pool_is_not_stuck(
+    make_pool, clock, monkeypatch):
   """As when a whole job is suspended: nobody looks, and nobody works."""
+  monkeypatch.setattr(timing, 'time', clock)
   heartbeat = timing.Heartbeat()
   monkeypatch.setattr(timing, '_heartbeat', lambda: heartbeat)
   monkeypatch.setattr(timing, '_LONGEST_BEAT_SECONDS', .2)
@@ -220,20 +248,20 @@ def test_what_was_stopped_with_its_pool_is_not_stuck(make_pool, monkeypatch):
   pid = driver.recv(0)[-1]
   os.kill(pid, signal.SIGSTOP)
   driver.send(0)
-  _set_timeout(pool, 1.)
-  time.sleep(1.5)
+  _set_timeout(pool, 100.)
+  clock.jump(600.)
   # The worker needs longer than the pool to wake up.
   threading.Timer(.3, os.kill, (pid, signal.SIGCONT)).start()
   assert driver.recv(0)[-1] == pid
   assert pool.num_replaced == 0
 
 
-def test_what_has_nothing_to_do_is_not_stuck(make_pool):
-  pool = make_pool([dict(episode_length=100)])
+def test_what_has_nothing_to_do_is_not_stuck(make_pool, clock):
+  pool = make_pool([dict(episode_length=100, seconds=.1)])
   driver = _Driver(pool)
   driver.recv(0)
-  _set_timeout(pool, .8)
-  time.sleep(1.)
+  _set_timeout(pool, 100.)
+  clock.jump(150.)
   assert driver.step(0)[2] == 1
   assert pool.num_replaced == 0
 
@@ -363,20 +391,30 @@ def test_recv_does_not_wait_for_what_is_made_anew(make_pool):
   assert pool.num_replaced == 1
 
 
-def test_what_answers_one_by_one_is_not_stuck(make_pool):
+def test_what_answers_one_by_one_is_not_stuck(make_pool, clock):
   """However many share a process, and however late the pool is asked."""
-  pool = make_pool([dict(seconds=.3) for _ in range(5)], num_processes=1)
+  pool = make_pool([dict(seconds=.05, episode_length=10**6)] * 5,
+                   num_processes=1)
   driver = _Driver(pool)
   for i in range(5):
     driver.recv(i)
-  _set_timeout(pool, 1.2)
+  _set_timeout(pool, 100.)
+  num_steps = most_calls = 0
+  while most_calls < 3:  # On a busy machine all may have come by the first.
+    pool.send(range(5), [0] * 5)
+    num_steps += 1
+    num_left, num_calls = 5, 0
+    while num_left:
+      clock.jump(60.)
+      num_left -= len(pool.recv().ids)
+      num_calls += 1
+    most_calls = max(most_calls, num_calls)
   pool.send(range(5), [0] * 5)
+  num_steps += 1
+  wait_until(lambda: (pool._arrays.episode_step == num_steps).all())
+  clock.jump(150.)
   for i in range(5):
-    driver.recv(i)
-  pool.send(range(5), [0] * 5)
-  time.sleep(1.5)
-  for i in range(5):
-    assert driver.recv(i)[2] == 2
+    assert driver.recv(i)[2] == num_steps
   assert pool.num_replaced == 0
 
 
