@@ -189,6 +189,20 @@ def slow_to_start(seconds, **kwargs):
   return environment
 
 
+def awaiting_file(path, **kwargs):
+  """Makes an environment without a first output until there is a file."""
+  environment = CountingEnvironment(**kwargs)
+  initial = environment.initial
+
+  def initial_later():
+    while path and not os.path.exists(path):
+      time.sleep(.01)
+    return initial()
+
+  environment.initial = initial_later
+  return environment
+
+
 def slow_to_make(seconds, **kwargs):
   """Makes an environment after a while."""
   time.sleep(seconds)

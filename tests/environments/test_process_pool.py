@@ -9,6 +9,7 @@ import threading
 import time
 
 import numpy as np
+import psutil
 import pytest
 
 from scalable_agent.environments import PoolError
@@ -280,10 +281,12 @@ def test_fast_environments_of_a_process_share_a_message(make_pool):
 def test_recv_takes_all_that_is_ready_however_it_was_sent(make_pool):
   """So that batches that became small become large again."""
   pool = make_pool([{}] * 20, num_processes=1)
-  _recv_all(pool)
+  pid, = _pids(_recv_all(pool))
   for i in range(20):
     pool.send([i], [0])
-  time.sleep(.5)
+  # It answers after it has written an output, and then waits for more to do.
+  wait_until(lambda: (pool._arrays.episode_step == 1).all())
+  wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_SLEEPING)
   assert len(pool.recv().ids) == 20
 
 
@@ -439,21 +442,25 @@ def test_crash_in_step(make_pool, monkeypatch, caplog, failure, expected):
     assert text in message
 
 
-def test_a_slow_start_is_told_of(make_pool, monkeypatch, caplog):
+def test_a_slow_start_is_told_of(make_pool, monkeypatch, caplog, tmp_path):
   monkeypatch.setattr(start_notices, '_SECONDS', .2)
   caplog.set_level('INFO')
+  path = tmp_path / 'go'
   pool = make_pool(
-      [dict(level_name=f'level {i}', seconds=1.5 * (i > 0)) for i in range(3)],
-      'slow_to_start', num_processes=3)
+      [dict(level_name=f'level {i}', path=str(path) if i else None)
+       for i in range(3)], 'awaiting_file', num_processes=3)
   seen = set()
+  deadline = time.monotonic() + 2 * LONG
   while len(seen) < 3:
     assert not pool.has_started
     output = pool.recv()
     seen.update(output.ids.tolist())
     pool.send(output.ids, np.zeros_like(output.ids))
-  notices = [record.getMessage() for record in caplog.records]
-  assert ('1 of 3 environments have started, waiting for level 1, level 2'
-          in notices)
+    if ('1 of 3 environments have started, waiting for level 1, level 2'
+        in caplog.messages):
+      path.touch()
+    assert time.monotonic() < deadline
+  assert path.exists()
   count = len(caplog.records)
   for _ in range(3):
     output = pool.recv()
