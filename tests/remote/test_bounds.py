@@ -167,8 +167,8 @@ def test_connections_of_which_no_call_is_let_in_are_closed(monkeypatch):
   monkeypatch.setattr(server_lib, '_UNKNOWN_SECONDS', .2)
   with remote_parts.Learner(security=_SECURITY) as learner:
     with _GoodActor(learner) as actor, contextlib.ExitStack() as stack:
-      silent = stack.enter_context(raw_http2.Connection(learner.port))
       started = time.monotonic()
+      silent = stack.enter_context(raw_http2.Connection(learner.port))
       remote_parts.wait_until(lambda: silent.look(.01) or not silent.is_open)
       assert time.monotonic() - started > .1
       time.sleep(.3)
@@ -177,12 +177,16 @@ def test_connections_of_which_no_call_is_let_in_are_closed(monkeypatch):
 
 def test_connections_that_never_speak_are_closed(monkeypatch):
   monkeypatch.setattr(channels, '_HANDSHAKE_MS', 200)
-  monkeypatch.setattr(server_lib, '_UNKNOWN_SECONDS', 60.)
+  # What else would close them does not while they are waited for.
+  monkeypatch.setattr(channels, '_KEEPALIVE_MS', 600_000)
+  monkeypatch.setattr(server_lib, '_UNKNOWN_SECONDS', 600.)
   with remote_parts.Learner(security=_SECURITY) as learner:
     with contextlib.ExitStack() as stack:
+      started = time.monotonic()
       idle = [_connect(stack, learner.port) for _ in range(5)]
-      assert all(map(_is_open, idle))
-      remote_parts.wait_until(lambda: not any(map(_is_open, idle)), 10.)
+      assert all(idle)
+      remote_parts.wait_until(lambda: not any(map(_is_open, idle)))
+      assert time.monotonic() - started >= .18
 
 
 # -- With the token -----------------------------------------------------------
@@ -211,7 +215,7 @@ def test_a_session_keeps_little_of_its_levels(acts, num_bytes):
 
 def test_sessions_are_bounded_and_expire(monkeypatch):
   # Longer than it takes a busy machine to say hello so often.
-  monkeypatch.setattr(sessions_lib, '_EXPIRY_SECONDS', 2.)
+  monkeypatch.setattr(sessions_lib, '_EXPIRY_SECONDS', 600.)
   with remote_parts.Learner() as learner:
     sessions = learner.service._methods.sessions
     with remote_parts.Raw(learner.port) as raw:
@@ -219,8 +223,10 @@ def test_sessions_are_bounded_and_expire(monkeypatch):
         raw.hello()
       with _GoodActor(learner, remote_parts.NO_SECURITY):
         assert len(sessions._sessions) == 21
+        monkeypatch.setattr(sessions_lib, '_EXPIRY_SECONDS', 2.)
         remote_parts.wait_until(lambda: len(sessions._sessions) == 1)
     remote_parts.wait_until(lambda: not sessions._sessions)
+    monkeypatch.setattr(sessions_lib, '_EXPIRY_SECONDS', 600.)
     # So many that none of the oldest is known.
     monkeypatch.setattr(sessions, '_capacity', 5)
     with remote_parts.Raw(learner.port) as raw:
@@ -232,14 +238,16 @@ def test_sessions_are_bounded_and_expire(monkeypatch):
 
 
 def test_an_unroll_of_an_expired_session_is_taken_once(monkeypatch):
-  monkeypatch.setattr(sessions_lib, '_EXPIRY_SECONDS', 2.)
+  monkeypatch.setattr(sessions_lib, '_EXPIRY_SECONDS', 600.)
   with remote_parts.Learner() as learner:
     sessions = learner.service._methods.sessions
     with remote_parts.Raw(learner.port) as raw:
       session = raw.hello()
       message = remote_parts.put_message(session, 1)
       assert raw.unary('PutUnroll', message)[0] == _OK
+      monkeypatch.setattr(sessions_lib, '_EXPIRY_SECONDS', .1)
       remote_parts.wait_until(lambda: not sessions._sessions)
+      monkeypatch.setattr(sessions_lib, '_EXPIRY_SECONDS', 600.)
       # The answer was lost; so the actor comes back, with all that it has.
       assert raw.unary('PutUnroll', message)[0] == grpc.StatusCode.NOT_FOUND
       assert raw.hello(run=sessions.run, session=session) == session
