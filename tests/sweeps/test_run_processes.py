@@ -365,10 +365,16 @@ def test_a_run_is_never_at_work_twice(tmp_path):
 
 
 def test_a_run_whose_other_process_died_goes_on(tmp_path):
-  first = _make_run(tmp_path, 'sleep .5')
+  first = _make_run(tmp_path, 'while ! [ -e ../go ]; do sleep .05; done')
   first.start()
   second = _make_run(tmp_path, _SUCCEED)
-  assert _run([second])[:2] == [('a', 'elsewhere'), ('a', 'waiting')]
+
+  def let_first_go():
+    if second.state == 'elsewhere':
+      (tmp_path / 'go').touch()
+
+  changes = _run([second], on_poll=let_first_go)
+  assert changes[:2] == [('a', 'elsewhere'), ('a', 'waiting')]
   assert (second.state, second.crashes) == ('done', 0)
   first.wait()
 
