@@ -1,9 +1,11 @@
 """The program that trains experts, with real processes."""
 
+import contextlib
 import json
 import os
 import pathlib
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -53,23 +55,33 @@ def _frames(directory):
   return checkpoint_files.newest_frames(str(directory))
 
 
-def test_killed_and_run_again_it_finishes_the_rest(tmp_path):
-  """What was done is left alone, what was under way resumes."""
-  pong, breakout = tmp_path / 'pong', tmp_path / 'breakout'
-  program = _start(tmp_path, *_TINY)
+def _kill_once_saved(program, directory):
+  """Kills a program, and what it has started, once a run has a checkpoint."""
   deadline = time.monotonic() + _TIMEOUT_SECONDS
-  while not _frames(pong):
+  while not _frames(directory):
     assert program.poll() is None, program.communicate()
     assert time.monotonic() < deadline
     time.sleep(.02)
   processes = [program, *psutil.Process(program.pid).children(recursive=True)]
   for process in processes:
-    process.kill()
+    with contextlib.suppress(psutil.NoSuchProcess):
+      process.kill()
   program.communicate()
   psutil.wait_procs(processes[1:])
 
+
+def test_killed_and_run_again_it_finishes_the_rest(tmp_path):
+  """What was done is left alone, what was under way resumes."""
+  pong, breakout = tmp_path / 'pong', tmp_path / 'breakout'
+  for _ in range(5):
+    _kill_once_saved(_start(tmp_path, *_TINY), pong)
+    killed_at = _frames(pong)
+    if killed_at < 6000:
+      break
+    # On a busy machine it can be done before the next look.
+    shutil.rmtree(pong)
+
   assert _frames(breakout) == 6000
-  killed_at = _frames(pong)
   assert 0 < killed_at < 6000
   before = _contents(breakout)
 
