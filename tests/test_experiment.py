@@ -1,6 +1,7 @@
 """The program as its users start it: real processes, files and signals."""
 
 import collections
+import contextlib
 import faulthandler
 import glob
 import importlib.util
@@ -80,7 +81,8 @@ class Program:
 
   def __exit__(self, *unused_args):
     for pid in self.processes():
-      os.kill(pid, signal.SIGKILL)
+      with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
     self._process.wait()
 
   def output(self):
@@ -294,9 +296,10 @@ def test_replayed_unrolls_are_no_new_frames(tmp_path, run_main, caplog):
   With LASER's trust region and entropy, whose figures are logged.
   """
   total = 40 * _FRAMES_PER_STEP // 2
+  # With one process of environments: one of two may be held up for long.
   result = run_main(
-      f'--logdir={tmp_path / "run"}', *_CARTPOLE, '--replay_proportion=0.5',
-      '--replay_capacity=60', '--queue_capacity=2',
+      f'--logdir={tmp_path / "run"}', *_CARTPOLE, '--environment_threads=1',
+      '--replay_proportion=0.5', '--replay_capacity=60', '--queue_capacity=2',
       '--trust_region_threshold=0.00001', '--noentropy_on_replay',
       f'--total_environment_frames={total}')
   assert result.code == 0, result
@@ -975,14 +978,13 @@ def test_updates_that_are_not_finite_end_the_run(tmp_path, run_main):
 
 def _worker_pids():
   found = []
+  gone = contextlib.suppress(FileNotFoundError, ProcessLookupError)
   for path in glob.glob(f'/proc/{os.getpid()}/task/*/children'):
-    try:
-      with open(path) as f:
-        pids = f.read().split()
-    except FileNotFoundError:
-      continue
+    pids = []
+    with gone, open(path) as f:
+      pids = f.read().split()
     for pid in pids:
-      with open(f'/proc/{pid}/cmdline', 'rb') as f:
+      with gone, open(f'/proc/{pid}/cmdline', 'rb') as f:
         if b'scalable_agent.environments.pools.worker' in f.read().split(b'\0'):
           found.append(int(pid))
   return found
@@ -999,7 +1001,8 @@ def test_an_environment_that_keeps_dying_ends_the_run(tmp_path, run_main):
     assert len(_worker_pids()) == 2
     while not over.wait(.2):
       for pid in _worker_pids():
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # It has been replaced.
+          os.kill(pid, signal.SIGKILL)
 
   killer = threading.Thread(target=kill)
   killer.start()
