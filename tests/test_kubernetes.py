@@ -7,6 +7,7 @@ import subprocess
 import textwrap
 import time
 
+import psutil
 import pytest
 
 _FILE = pathlib.Path(__file__).resolve().parents[1] / 'launch/kubernetes.yaml'
@@ -50,7 +51,10 @@ def test_a_job_that_ends_by_itself_has_its_own_code(tmp_path, code):
 def test_a_job_that_is_stopped_saves_and_is_not_done(tmp_path):
   process = _start(tmp_path, _scripts()[0])
   assert process.stdout.readline()
-  time.sleep(.2)
+  deadline = time.monotonic() + 60.
+  while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:
+    assert time.monotonic() < deadline
+    time.sleep(.01)
   process.send_signal(signal.SIGTERM)
   output, _ = process.communicate(timeout=60)
   assert (process.returncode, output) == (143, 'saved\n')

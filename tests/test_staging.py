@@ -276,6 +276,7 @@ def test_staging_is_one_batch_ahead(make_staging):
   for i in range(4):
     queue.put(_unroll(i))
   call = _Call(queue.put, _unroll(4))
+  _wait_until(lambda: len(placed) == 1)
   assert call.is_blocked()
   assert len(placed) == 1
   assert area.get(timeout=_LONG) == 1

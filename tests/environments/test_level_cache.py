@@ -200,8 +200,8 @@ input()
                         stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
     assert other.stdout.readline() == 'compiling\n'
     killer = threading.Timer(.5, other.kill)
-    killer.start()
     start = time.monotonic()
+    killer.start()
     cache = level_cache.LocalLevelCache(tmp_path)
     assert not cache.fetch('key', str(tmp_path / 'mine'))
     assert .2 < time.monotonic() - start < 60

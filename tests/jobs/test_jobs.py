@@ -239,7 +239,7 @@ def test_a_job_stops_while_its_environments_start(
 
   def start(*unused_args):
     os.kill(os.getpid(), signal.SIGTERM)
-    release.wait(5.)
+    release.wait(60.)
     raise environments.PoolError('it was waited for')
 
   monkeypatch.setattr(actor_job.suites, slow, start)

@@ -502,13 +502,15 @@ def test_the_lock_is_as_new_as_the_last_wait_for_nothing(
 def test_while_replay_fills_nobody_waits(tmp_path, monkeypatch, caplog):
   """Eight unrolls a second, of which the first update needs 40."""
   monkeypatch.setattr(replay_watch, '_FILL_LOG_SECONDS', 1.)
+  started = time.monotonic()
   run, _ = _make_run(
       tmp_path, '--level_name=synthetic:step_ms=50,size=3,episode_steps=7',
       '--agent=reactor', '--v_min=0', '--v_max=1', '--replay_min_steps=200',
       '--replay_steps=2000', '--batch_timeout_secs=3')
   try:
-    started = time.monotonic()
-    run.train_on(run.batches.next(signals.Stop()))
+    batch = run.batches.next(signals.Stop())
+    assert run._source.filling() is None
+    run.train_on(batch)
     assert time.monotonic() - started > 3.5
     assert ' of the 200 agent steps that the first update needs' in caplog.text
   finally:
