@@ -11,7 +11,6 @@ import signal
 import sys
 import threading
 import time
-import types
 
 import hypothesis
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 
 from scalable_agent import dynamic_batching
+from tests import clocks
 
 _TIMEOUT = 60.0  # Seconds until something that should happen counts as hung.
 
@@ -68,12 +68,10 @@ def spawn_queued(wrapped, *args):
   return future
 
 
-def stop_clock(monkeypatch):
-  """Has the batchers see [seconds], which stand; returns them."""
-  now = [0.]
-  monkeypatch.setattr(dynamic_batching, 'time', types.SimpleNamespace(
-      monotonic=lambda: now[0]))
-  return now
+@pytest.fixture
+def clock(monkeypatch):
+  """The time that batchers see."""
+  return clocks.Clock(monkeypatch, dynamic_batching)
 
 
 def len_of(x):
@@ -267,12 +265,15 @@ def test_tensors():
 # -- Minimum, maximum, timeout ------------------------------------------------
 
 
-def test_too_few_are_batched_after_the_timeout():
+def test_too_few_are_batched_after_the_timeout(clock):
   f = dynamic_batching.batch_fn_with_options(
       minimum_batch_size=2, timeout_ms=500)(len_of)
-  start = time.monotonic()
-  np.testing.assert_array_equal(get(spawn(f, ints(1))), [1])
-  assert 0.49 <= time.monotonic() - start < _TIMEOUT
+  future = spawn_queued(f, ints(1))
+  clock.now += .49
+  with pytest.raises(concurrent.futures.TimeoutError):
+    future.result(timeout=1.)
+  clock.now += .02
+  np.testing.assert_array_equal(get(future), [1])
 
 
 def test_enough_are_batched_without_a_timeout():
@@ -285,17 +286,16 @@ def test_enough_are_batched_without_a_timeout():
   np.testing.assert_array_equal(get(spawn(f, ints(1, 2))), [2, 2])
 
 
-def test_timeout_counts_from_the_first_arrival(monkeypatch):
-  now = stop_clock(monkeypatch)
+def test_timeout_counts_from_the_first_arrival(clock):
   f = dynamic_batching.batch_fn_with_options(
       minimum_batch_size=3, timeout_ms=300)(len_of)
   first = spawn_queued(f, ints(1))
-  now[0] = .2
+  clock.now += .2
   second = spawn_queued(f, ints(1))
-  now[0] = .29
+  clock.now += .09
   with pytest.raises(concurrent.futures.TimeoutError):
     first.result(timeout=1.)
-  now[0] = .31  # Too early if the second arrival had restarted the clock.
+  clock.now += .02  # Too early if the second arrival had restarted the clock.
   np.testing.assert_array_equal(get(first), [2])
   np.testing.assert_array_equal(get(second), [2])
 
@@ -558,8 +558,7 @@ def test_interrupt_in_the_leader_reaches_the_followers():
 
 @pytest.mark.skipif(not hasattr(signal, 'pthread_kill'), reason='needs signals')
 @pytest.mark.parametrize('timeout_ms', [None, 1000])
-def test_interrupt_of_a_waiting_caller_hangs_nobody(timeout_ms, monkeypatch):
-  now = stop_clock(monkeypatch)  # Nobody's time is up before the signal.
+def test_interrupt_of_a_waiting_caller_hangs_nobody(timeout_ms, clock):
   wrapped = dynamic_batching.batch_fn_with_options(
       minimum_batch_size=3, timeout_ms=timeout_ms)(len_of)
   watchdog = threading.Timer(_TIMEOUT, wrapped.close)
@@ -582,7 +581,8 @@ def test_interrupt_of_a_waiting_caller_hangs_nobody(timeout_ms, monkeypatch):
       wrapped(ints(0))
   finally:
     signal.signal(signal.SIGUSR1, previous)
-  now[0] += 1
+  # Before, nobody's time was up, however busy the machine.
+  clock.now += 1.
   # The follower is now at the head, and leads once the minimum is complete or
   # its time is up.
   futures = [get(helper)]

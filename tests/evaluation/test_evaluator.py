@@ -82,7 +82,7 @@ def _begin(evaluator, last_frames=0):
 def _offer(evaluator, frames):
   start = time.monotonic()
   evaluator.offer(evaluator.weights, frames, frames)
-  assert time.monotonic() - start < _TIMEOUT_SECONDS
+  assert time.monotonic() - start < 1.
 
 
 def _wait_until_idle(evaluator):

@@ -6,20 +6,12 @@ import pytest
 from scalable_agent.learner_service import methods
 from scalable_agent.learner_service import roll_call
 from scalable_agent.remote import sessions as sessions_lib
-
-
-class _Time:
-  """A clock that a test moves."""
-
-  def __init__(self, monkeypatch):
-    self.now = 100.
-    for module in roll_call, sessions_lib:
-      monkeypatch.setattr(module.time, 'monotonic', lambda: self.now)
+from tests import clocks
 
 
 @pytest.fixture
 def clock(monkeypatch):
-  return _Time(monkeypatch)
+  return clocks.Clock(monkeypatch, roll_call, sessions_lib)
 
 
 def _join(sessions, task, acts=True):

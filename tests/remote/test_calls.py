@@ -5,18 +5,9 @@ import pytest
 
 from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import sessions as sessions_lib
+from tests import clocks
 
 pytestmark = pytest.mark.usefixtures('bounded')
-
-
-class _Clock:
-  """In place of the module `time`."""
-
-  def __init__(self):
-    self.now = 1000.
-
-  def monotonic(self):
-    return self.now
 
 
 class _Context:
@@ -34,8 +25,7 @@ class _World:
 
   def __init__(self, monkeypatch, max_calls=100, max_bytes=1000):
     monkeypatch.setattr(calls_lib, '_MAX_CALLS', max_calls)
-    self.clock = _Clock()
-    monkeypatch.setattr(calls_lib, 'time', self.clock)
+    self.clock = clocks.Clock(monkeypatch, calls_lib)
     self.closed = []
     self.calls = calls_lib.Calls(max_bytes, self.closed.append, 'the job')
     self.ended = {}

@@ -5,16 +5,7 @@ import pytest
 
 from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import sessions as sessions_lib
-
-
-class _Clock:
-  """In place of the module `time`."""
-
-  def __init__(self):
-    self.now = 1000.
-
-  def monotonic(self):
-    return self.now
+from tests import clocks
 
 
 def _make(**options):
@@ -23,9 +14,7 @@ def _make(**options):
 
 @pytest.fixture
 def clock(monkeypatch):
-  clock = _Clock()
-  monkeypatch.setattr(sessions_lib, 'time', clock)
-  return clock
+  return clocks.Clock(monkeypatch, sessions_lib)
 
 
 def test_numbers_find_their_sessions():

@@ -20,6 +20,7 @@ from scalable_agent.shared_replay import methods as methods_lib
 from scalable_agent.shared_replay import protocol
 from scalable_agent.suites import Facts
 from scalable_agent.unroll_messages import call_sizes
+from tests import clocks
 from tests import stacks
 from tests.remote import remote_parts
 from tests.replay import unrolls as unrolls_lib
@@ -37,14 +38,8 @@ def quick(monkeypatch):
   monkeypatch.setattr(methods_lib, '_AWAY_SECONDS', 1.)
 
 
-class _Clock:
-  """The time that a job's methods see, which stands still by itself."""
-
-  def __init__(self):
-    self.now = 1000.
-
-  def monotonic(self):
-    return self.now
+class _Clock(clocks.Clock):
+  """The time that a job's methods see."""
 
   def advance(self, seconds):
     """Lets time pass, and the job notice it."""
@@ -54,9 +49,7 @@ class _Clock:
 
 @pytest.fixture
 def clock(monkeypatch):
-  clock = _Clock()
-  monkeypatch.setattr(methods_lib, 'time', clock)
-  return clock
+  return _Clock(monkeypatch, methods_lib)
 
 
 def _unrolls(seeds, level='easy'):

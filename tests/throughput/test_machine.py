@@ -3,21 +3,18 @@
 import subprocess
 import sys
 import time
-import types
 
 import psutil
 import pytest
 
 from scalable_agent.throughput import machine
+from tests import clocks
 
 
 @pytest.fixture
 def clock(monkeypatch):
-  """The time that is measured: [seconds], which stand."""
-  now = [0.]
-  monkeypatch.setattr(machine, 'time', types.SimpleNamespace(
-      perf_counter=lambda: now[0]))
-  return now
+  """The time that is measured."""
+  return clocks.Clock(monkeypatch, machine)
 
 
 def test_the_first_call_is_no_part_of_the_rate(clock):
@@ -25,7 +22,7 @@ def test_the_first_call_is_no_part_of_the_rate(clock):
   calls = []
 
   def work():
-    clock[0] += 1 / 1024 if calls else 8.
+    clock.now += 1 / 1024 if calls else 8.
     calls.append(None)
     return 3
 
@@ -42,10 +39,10 @@ def test_processes_that_were_started_take_cores_too(clock):
       while machine.cpu_seconds(psutil.Process(process.pid)) < .3:
         assert time.monotonic() < deadline
         time.sleep(.02)
-      clock[0] += 1.
+      clock.now += 1.
       cores = usage.cores()
       assert cores - (machine.cpu_seconds(this) - before) > .2
-      clock[0] += 1000.
+      clock.now += 1000.
       assert usage.cores() < .1
     finally:
       process.kill()

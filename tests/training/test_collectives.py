@@ -155,7 +155,7 @@ def test_signals_end_a_learner_that_waits_for_another():
     for process, (_, signals) in zip(processes, cases):
       assert process.poll() is None, signals
       process.send_signal(signals[-1])
-      assert process.wait(60) == -signals[-1]
+      assert process.wait(10) == -signals[-1]
 
 
 @pytest.fixture
