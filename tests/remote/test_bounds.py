@@ -185,7 +185,7 @@ def test_connections_that_never_speak_are_closed(monkeypatch):
       started = time.monotonic()
       idle = [_connect(stack, learner.port) for _ in range(5)]
       assert all(idle)
-      remote_parts.wait_until(lambda: not any(map(_is_open, idle)))
+      remote_parts.wait_until(lambda: not any(map(_is_open, idle)), 10.)
       assert time.monotonic() - started >= .18
 
 
