@@ -208,10 +208,13 @@ class Methods:
       return (precondition, '--level_name: the learner does not train '
               f'{agreements.quote(min(unknown))}')
     if len(levels) > self._max_environments:
-      limit = ('the --inference_maximum_batch_size of the learner'
-               if self._offer.make_actor else 'an actor job may have')
-      return (precondition, f'--envs_per_actor: {len(levels)} environments are '
-              f'more than {limit}, {self._max_environments}')
+      text = (
+          f'--num_pools: a pool of {len(levels)} environments is larger than '
+          'the --inference_maximum_batch_size of the learner'
+          if self._offer.make_actor else
+          f'--envs_per_actor: {len(levels)} environments are more than an '
+          'actor job may have')
+      return precondition, f'{text}, {self._max_environments}'
     return None
 
   async def put_unrolls(self, call, message):

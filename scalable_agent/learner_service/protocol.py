@@ -35,7 +35,7 @@ StepsMessage = collections.namedtuple(
 StepsMessage.__doc__ = """A `PoolOutput` of K environments, for `Act`."""
 
 ActionsMessage = collections.namedtuple('ActionsMessage', 'ids actions')
-ActionsMessage.__doc__ = """Its answer: int32 [K] each."""
+ActionsMessage.__doc__ = """The answer to a `StepsMessage`: int32 [K] each."""
 
 # How many sizes of a pool's batches to keep layouts for.
 _MAX_LAYOUTS = 256

@@ -7,9 +7,9 @@ from absl import logging
 
 # How many jobs a line names.
 _MAX_NAMED = 10
-# How many that are gone are known when they come back.
+# How many tasks that are gone are remembered, to say when they are back.
 _MAX_GONE = 4096
-# A job that was killed and has come back has two sessions for so long.
+# For this long, a job that was killed and started again may have two sessions.
 _OVERLAP_SECONDS = 20.
 _DOUBLE_SECONDS = 2 * _OVERLAP_SECONDS
 

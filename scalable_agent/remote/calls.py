@@ -20,7 +20,8 @@ _MAX_STREAMS_PER_SESSION = 32
 _PATIENCE_SECONDS = 1.
 _SILENT_STREAM_SECONDS = 600.
 _SILENT_CALL_SECONDS = 60.
-# How long an ended call takes to finish, unless its peer does not read.
+# A call that was ended, and is not over after this time, has a peer that does
+# not read.
 _END_SECONDS = 5.
 
 
@@ -120,6 +121,7 @@ class Calls:
   """The calls under way; for one thread.
 
   Attributes:
+    max_bytes: How much memory all of them together may hold.
     silent: Maps a `Call` to the time since which its peer has been silent, the
       longest first.
   """
@@ -128,13 +130,13 @@ class Calls:
     """Initializes an empty collection.
 
     Args:
-      max_bytes: How much memory all calls together may hold.
+      max_bytes: See above.
       close_connection: A function that takes gRPC's name of a peer, and closes
         its connection.
       owner: Whose service it is, for the details of a `Rejected`.
     """
     self._owner = owner
-    self._max_bytes = max_bytes
+    self.max_bytes = max_bytes
     self._close_connection = close_connection
     self._num_bytes = 0
     self._all = set()
@@ -174,11 +176,11 @@ class Calls:
       Rejected: There is no room for them.
     """
     needed = call.num_bytes + num_bytes
-    if needed > self._max_bytes:
+    if needed > self.max_bytes:
       raise Rejected(
           grpc.StatusCode.FAILED_PRECONDITION,
           f'it needs {needed / 1e9:.3g} GB of memory, and {self._owner} has '
-          f'{self._max_bytes / 1e9:.3g} GB for all calls')
+          f'{self.max_bytes / 1e9:.3g} GB for all calls')
     self._make_room(0, num_bytes)
     call.num_bytes += num_bytes
     if call in self._all:
@@ -188,10 +190,10 @@ class Calls:
     """Ends silent calls, the longest silent first, as far as it has to.
 
     Raises:
-      Rejected: There would be no room all the same; then none was ended.
+      Rejected: Even without them there would be no room. None was ended.
     """
     calls_over = len(self._all) + num_calls - _MAX_CALLS
-    bytes_over = self._num_bytes + num_bytes - self._max_bytes
+    bytes_over = self._num_bytes + num_bytes - self.max_bytes
     patient_until = time.monotonic() - _PATIENCE_SECONDS
     to_end = []
     for call, since in self.silent.items():

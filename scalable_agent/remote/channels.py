@@ -59,6 +59,6 @@ def server_options(max_connections):
       # If more calls were pending, gRPC would cancel some, whoever made them.
       ('grpc.server.max_pending_requests', _MAX_PENDING),
       ('grpc.server.max_pending_requests_hard_limit', _MAX_PENDING),
-      # How long a connection may take to speak HTTP/2, and may have no call.
+      # How long a connection may take to begin HTTP/2, and be without a call.
       ('grpc.server_handshake_timeout_ms', _HANDSHAKE_MS),
       ('grpc.max_connection_idle_ms', _IDLE_MS)]

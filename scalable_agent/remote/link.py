@@ -105,11 +105,13 @@ class Link:
     options = channels.channel_options(
         max(max_message_bytes, _MINIMUM_MAX_BYTES))
     credentials = security_lib.channel_credentials(security)
+    # By itself gRPC takes a host called 'unix' or 'dns' for something else.
+    target = f'dns:///{address}'
     self._channel = (
-        grpc.secure_channel(address, credentials, options) if credentials
-        else grpc.insecure_channel(address, options))
+        grpc.secure_channel(target, credentials, options) if credentials
+        else grpc.insecure_channel(target, options))
     self._closed = threading.Event()
-    # For each, a thread of gRPC's waits for messages until it is closed.
+    # Each has a thread of gRPC's, which waits for messages until it is closed.
     self._open_streams = weakref.WeakSet()
     self._streams_lock = threading.Lock()
     # Guards what follows. The thread that connects holds it, and the others

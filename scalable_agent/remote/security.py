@@ -114,7 +114,7 @@ def load(auth_token_file, tls_cert, tls_key, tls_ca):
 
   Raises:
     SecurityError: A file cannot be read, the settings do not fit together, or
-      a certificate is not valid today.
+      a certificate is not valid today or has a key that gRPC cannot use.
   """
   if bool(tls_cert) != bool(tls_key):
     raise SecurityError('--tls_cert and --tls_key need each other')
@@ -145,6 +145,10 @@ def load(auth_token_file, tls_cert, tls_key, tls_ca):
   except (ssl.SSLError, ValueError) as e:
     raise SecurityError(
         f'--tls_ca={tls_ca} holds no certificates (PEM): {e}') from e
+  if tls_cert and not certificates.has_usable_key(security.tls_cert):
+    raise SecurityError(
+        f'--tls_cert={tls_cert} has a kind of key that gRPC cannot use. Make '
+        'it with an RSA key, or an EC key on P-256 or P-384')
   # After the first one come those that signed it.
   _check_validity('tls_cert', tls_cert,
                   certificates.periods(security.tls_cert)[:1])
@@ -245,7 +249,7 @@ class Authenticator(grpc.aio.ServerInterceptor):
   async def intercept_service(self, continuation, handler_call_details):
     """See base class."""
     handler = await continuation(handler_call_details)
-    if self._expected is None or handler is None:
+    if self._expected is None:
       return handler
     given = b''
     for key, value in handler_call_details.invocation_metadata:

@@ -16,9 +16,11 @@ import grpc
 
 from scalable_agent.files import open_files
 from scalable_agent.machine import memory as machine_memory
+from scalable_agent.process import errors
 from scalable_agent.remote import calls as calls_lib
 from scalable_agent.remote import channels
 from scalable_agent.remote import connections as connections_lib
+from scalable_agent.remote import listening
 from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import thread_pool
 
@@ -113,21 +115,33 @@ class Server:
       check: A function to call every second or so, in the event loop.
 
     Raises:
-      ServiceError: The address cannot be listened on.
+      ServiceError: The address cannot be listened on, or messages may be too
+        large for this machine.
     """
     max_message_bytes = max(max_message_bytes, _MAX_TEXT_BYTES)
     # gRPC has one limit for all methods, so every call may hold this much.
     self._call_bytes = max_message_bytes + _WINDOW_BYTES
     try:
+      if self._call_bytes > self.calls.max_bytes:
+        raise ServiceError(
+            f'{self._owner.capitalize()} may be sent '
+            f'{self._call_bytes / 1e9:.3g} GB at once, and has '
+            f'{self.calls.max_bytes / 1e9:.3g} GB of memory for all that it is '
+            'sent. Have shorter unrolls (--unroll_length) or more memory.')
+      listening.check_free(address)
       self.port = self._run(self._start(
           address, name, methods, max_message_bytes, security, check))
     except Exception as e:
       self._end_loop()
-      if not isinstance(e, RuntimeError):
+      if isinstance(e, ServiceError) or not isinstance(
+          e, (OSError, RuntimeError)):
         raise
+      # gRPC does not say why.
+      reason = (errors.first_line(e) if isinstance(e, OSError) else 'another '
+                'program does, or the address is not one of this machine')
       raise ServiceError(
-          f'{self._owner.capitalize()} cannot listen on {address}: another '
-          'program does, or the address is not one of this machine.') from e
+          f'{self._owner.capitalize()} cannot listen on {address}: {reason}.'
+      ) from e
 
   def _run(self, coroutine):
     return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
@@ -135,7 +149,7 @@ class Server:
   async def _start(self, address, name, methods, max_message_bytes, security,
                    check):
     """Starts to listen; returns the port."""
-    addresses = _numeric_addresses(address)
+    addresses = listening.numeric_addresses(address)
     max_connections = _max_connections(address)
     self._server = grpc.aio.server(
         interceptors=[security_lib.Authenticator(
@@ -248,33 +262,6 @@ class Server:
     self.loop.call_soon_threadsafe(self.loop.stop)
     self._thread.join()
     self.loop.close()
-
-
-def _numeric_addresses(address):
-  """Returns the addresses to listen on, a list.
-
-  Of the addresses of a name gRPC is content with one that is free. Whoever has
-  the other one of localhost would get its callers, and their token. So both are
-  named, and listening fails if one is taken.
-
-  Args:
-    address: 'host:port'.
-  """
-  host, _, port = address.rpartition(':')
-  if host != 'localhost' or port == '0':
-    return [address]
-  return [f'{literal}:{port}' for family, number, literal in (
-      (socket.AF_INET, '127.0.0.1', '127.0.0.1'),
-      (socket.AF_INET6, '::1', '[::1]')) if _is_of_this_machine(family, number)]
-
-
-def _is_of_this_machine(family, number):
-  try:
-    with socket.socket(family) as s:
-      s.bind((number, 0))
-    return True
-  except OSError:
-    return False
 
 
 def _max_bytes(memory_share):

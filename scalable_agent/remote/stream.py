@@ -20,8 +20,8 @@ class Stream:
     Args:
       call: A function of an iterator of messages that returns gRPC's call.
       on_answer: A function to call after each answer.
-      on_end: A function of gRPC's call that says, or raises, what its end
-        means.
+      on_end: A function to call with gRPC's call once that has ended. It may
+        raise what this means.
     """
     self._requests = queue_lib.SimpleQueue()
     self._on_answer = on_answer

@@ -55,7 +55,8 @@ class ThreadPool:
     called.
 
     Raises:
-      RuntimeError: The pool is closed, or the system has no thread left.
+      RuntimeError: The pool is closed, or it has no thread and the system has
+        none left.
     """
     loop = asyncio.get_running_loop()
     future = loop.create_future()
@@ -68,13 +69,27 @@ class ThreadPool:
         worker.task = task
         worker.given.release()
       elif len(self._threads) < self._max_threads:
-        thread = threading.Thread(target=self._run, args=[_Worker(task)],
-                                  name=self._name, daemon=True)
-        thread.start()
-        self._threads.add(thread)
+        self._start_thread(task)
       else:
         self._waiting.append(task)
     return future
+
+  def _start_thread(self, task):
+    """Gives a task to a new thread or, if there is none left, to the next free.
+
+    Raises:
+      RuntimeError: None is left, and none will be free.
+    """
+    thread = threading.Thread(target=self._run, args=[_Worker(task)],
+                              name=self._name, daemon=True)
+    try:
+      thread.start()
+    except RuntimeError:
+      if not self._threads:
+        raise
+      self._waiting.append(task)
+    else:
+      self._threads.add(thread)
 
   def _run(self, worker):
     task = worker.task

@@ -81,8 +81,8 @@ class Contents:
 
     Args:
       count: How many at the most.
-      max_bytes: Length that they may have as one message; a single one may
-        exceed it.
+      max_bytes: Of their lengths together. The first is returned even if it is
+        longer.
 
     Returns:
       A list of one or more.

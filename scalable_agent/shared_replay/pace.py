@@ -4,7 +4,7 @@ The paper's agents "run concurrently at identical speed" (LASER, section 5.1).
 So an agent that is more than two batches ahead of the slowest has to wait. An
 agent that has died, or has inserted nothing for long, does not count, and holds
 nobody up. One that comes begins at the position of the slowest. One that comes
-back, also as another process, does so too, unless it was ahead of that: then it
+back, even as another process, begins there too; if it was further ahead, it
 keeps its position.
 
 If the number of agents is known, all of them begin at position 0. Until the

@@ -60,19 +60,19 @@ def _repeat_calls(calls, seconds, server):
     calls[i](True)
     counts[i] += 1
 
-  threads = [threading.Thread(target=repeat, args=[i])
-             for i in range(len(calls))]
-  for thread in threads:
-    thread.start()
-  begin.wait()
-  both = server, psutil.Process()
-  start, before = time.perf_counter(), list(map(machine.cpu_seconds, both))
-  time.sleep(seconds)
-  stop.set()
-  # Large calls of many connections end all at once: only whole ones count.
-  for thread in threads:
-    thread.join()
-  elapsed = time.perf_counter() - start
+  with concurrent.futures.ThreadPoolExecutor(len(calls)) as executor:
+    futures = [executor.submit(repeat, i) for i in range(len(calls))]
+    begin.wait()
+    both = server, psutil.Process()
+    start, before = time.perf_counter(), list(map(machine.cpu_seconds, both))
+    try:
+      time.sleep(seconds)
+    finally:
+      stop.set()
+    # Large calls of many connections end all at once: only whole ones count.
+    for future in futures:
+      future.result()
+    elapsed = time.perf_counter() - start
   return _Stretch(sum(counts) / elapsed, *(
       (machine.cpu_seconds(process) - cpu) / elapsed
       for process, cpu in zip(both, before)))

@@ -1,5 +1,6 @@
 """The learner's end, called over real sockets with whatever one may send."""
 
+import errno
 import functools
 import gc
 import json
@@ -19,11 +20,13 @@ from scalable_agent.learner_service import protocol
 from scalable_agent.learner_service import roll_call
 from scalable_agent.learner_service import service as service_lib
 from scalable_agent.remote import link as link_lib
+from scalable_agent.remote import security as security_lib
 from scalable_agent.remote import server as server_lib
 from scalable_agent.remote import sessions as sessions_lib
 from scalable_agent.remote import wire
 from scalable_agent.unroll_messages import call_sizes
 from tests import clocks
+from tests import ports
 from tests.remote import raw_http2
 from tests.remote import remote_parts
 
@@ -606,8 +609,45 @@ def test_half_of_a_name_is_not_left_to_another_program(family, number):
     pytest.skip(f'This machine has no {number}.')
   with other:
     port = other.getsockname()[1]
-    with pytest.raises(service_lib.ServiceError, match=f'localhost:{port}'):
+    with pytest.raises(service_lib.ServiceError,
+                       match=f'localhost:{port}: Address already in use'):
       remote_parts.Learner(port=port, host='localhost')
+
+
+@pytest.mark.parametrize('number', ['::', '::1'])
+@pytest.mark.parametrize('host', ['0.0.0.0', '::'])
+def test_half_of_all_addresses_is_not_left_to_another_program(number, host):
+  """gRPC would be content with those of IPv4."""
+  try:
+    other = socket.create_server((number, 0), family=socket.AF_INET6)
+  except OSError:
+    pytest.skip(f'This machine has no {number}.')
+  with other:
+    port = other.getsockname()[1]
+    with pytest.raises(service_lib.ServiceError, match='already in use'):
+      remote_parts.Learner(port=port, host=host, security=security_lib.Security(
+          token=b'0123456789abcdef'))
+
+
+def test_an_address_of_another_machine_is_said():
+  with pytest.raises(service_lib.ServiceError, match='of this machine'):
+    remote_parts.Learner(port=ports.free_port(), host='192.0.2.1')
+
+
+def test_a_port_that_others_may_not_have_is_said(monkeypatch):
+  def bind(unused_socket, unused_place):
+    raise PermissionError(errno.EACCES, 'Permission denied')
+  monkeypatch.setattr(socket.socket, 'bind', bind, raising=False)
+  with pytest.raises(service_lib.ServiceError,
+                     match='127.0.0.1:443: Permission denied'):
+    remote_parts.Learner(port=443)
+
+
+def test_messages_that_memory_cannot_hold_are_refused_at_the_start(monkeypatch):
+  """Or each call would be told to try again."""
+  monkeypatch.setattr(server_lib.machine_memory, 'total_bytes', lambda: 1 << 22)
+  with pytest.raises(service_lib.ServiceError, match='0.00.* GB of memory'):
+    remote_parts.Learner()
 
 
 # -- Hostile messages ---------------------------------------------------------
@@ -696,7 +736,8 @@ def test_only_so_many_environments_are_acted_for():
   with remote_parts.Learner(
       make_actor=lambda levels: _Echo(), max_environments=2) as learner:
     link = remote_parts.make_link(learner.port, levels=['easy'] * 3)
-    with pytest.raises(client_lib.Refused, match='--envs_per_actor'):
+    with pytest.raises(
+        client_lib.Refused, match='--num_pools: a pool of 3 .* learner, 2'):
       link.open_stream('Act')
     link.close()
 

@@ -38,9 +38,9 @@ class Authority:
             .add_extension(x509.BasicConstraints(is_authority, None), True)
             .sign(self._key, hashes.SHA256()))
 
-  def issue(self, name, hours=PRESENT):
+  def issue(self, name, hours=PRESENT, key=None):
     """Returns key and certificate, PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = key or ec.generate_private_key(ec.SECP256R1())
     certificate = self._sign(x509.Name([x509.NameAttribute(
         x509.NameOID.COMMON_NAME, name)]), key, False, hours)
     return (key.private_bytes(serialization.Encoding.PEM,

@@ -7,6 +7,9 @@ import socket
 import threading
 
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.asymmetric import rsa
 import grpc
 import pytest
 
@@ -104,7 +107,8 @@ def guarded():
     yield learner
 
 
-@pytest.mark.parametrize('method', remote_parts.METHODS)
+# Whoever has no token does not learn which methods there are.
+@pytest.mark.parametrize('method', [*remote_parts.METHODS, 'NoMethod'])
 @pytest.mark.parametrize('metadata', _BAD_METADATA)
 def test_every_method_wants_the_token(method, metadata, guarded):
   for message in (b'', remote_parts.hello_message()):
@@ -325,6 +329,29 @@ def test_load_refuses_tls(authority, tmp_path):
       security_lib.load('', *arguments)
     assert what in str(e.value)
     assert '\n' not in str(e.value)
+
+
+@pytest.mark.parametrize('key, is_usable', [
+    (rsa.generate_private_key(65537, 2048), True),
+    (ec.generate_private_key(ec.SECP256R1()), True),
+    (ec.generate_private_key(ec.SECP384R1()), True),
+    (ec.generate_private_key(ec.SECP521R1()), False),
+    (ec.generate_private_key(ec.SECP256K1()), False),
+    (ed25519.Ed25519PrivateKey.generate(), False)])
+def test_keys_that_load_are_those_with_which_others_connect(
+    key, is_usable, authority, short_waits, tmp_path):
+  """gRPC listens with some others, and then nobody can connect."""
+  key, cert = authority.issue('learner', key=key)
+  paths = [_write(tmp_path, *pair) for pair in (('cert', cert), ('key', key))]
+  security = security_lib.Security(tls_key=key, tls_cert=cert)
+  if is_usable:
+    assert security_lib.load('', *paths, '') == security
+    with remote_parts.Learner(security=security) as learner:
+      assert _works(learner, _tls(None, '', authority.pem))
+  else:
+    with pytest.raises(security_lib.SecurityError) as e:
+      security_lib.load('', *paths, '')
+    assert str(e.value).startswith(f'--tls_cert={paths[0]} has a kind of key')
 
 
 @pytest.mark.parametrize('hours, expected', [

@@ -60,6 +60,37 @@ def test_there_are_no_more_threads_than_allowed(pool):
   assert max(most) == 4
 
 
+def test_who_gets_no_thread_of_the_system_waits_for_one(pool, monkeypatch):
+  monkeypatch.setattr(
+      threading.Thread, 'start', _start_if(lambda: len(pool) < 2))
+
+  async def run():
+    calls = [pool.call(time.sleep, .01) for _ in range(4)]
+    assert len(pool) == 2
+    await asyncio.wait_for(asyncio.gather(*calls), 60.)
+  asyncio.run(run())
+
+
+def test_a_system_without_threads_is_said(pool, monkeypatch):
+  monkeypatch.setattr(threading.Thread, 'start', _start_if(lambda: False))
+
+  async def run():
+    with pytest.raises(RuntimeError, match='no thread is left'):
+      pool.call(time.sleep, .01)
+  asyncio.run(run())
+
+
+def _start_if(may_start):
+  """Returns what starts a thread, or raises as Python does."""
+  start = threading.Thread.start
+
+  def start_or_raise(thread):
+    if not may_start():
+      raise RuntimeError('no thread is left')
+    start(thread)
+  return start_or_raise
+
+
 def test_idle_threads_end_and_are_made_again(pool):
   async def run():
     for _ in range(2):
