@@ -18,6 +18,7 @@ import sys
 from absl import flags
 
 from scalable_agent import config as config_lib
+from scalable_agent.files import file_names
 from scalable_agent.files import whole_file
 from scalable_agent.process import binary
 from scalable_agent.process import errors
@@ -29,7 +30,6 @@ from scalable_agent.results import markdown
 from scalable_agent.results import page
 from scalable_agent.results import runs as runs_lib
 from scalable_agent.results import tables
-from scalable_agent.results import videos
 from scalable_agent.results import writing
 from scalable_agent.studies import document as study_document
 from scalable_agent.studies import outcomes
@@ -111,7 +111,7 @@ def write(logdirs, report_dir):
   with config_lib.writing('report_dir', report_dir):
     paths = writing.write_pictures(blocks, report_dir, 'curves')
     for path, film in films.items():
-      os.makedirs(os.path.join(report_dir, videos.FOLDER), exist_ok=True)
+      os.makedirs(os.path.join(report_dir, file_names.VIDEOS), exist_ok=True)
       whole_file.write(os.path.join(report_dir, path), film)
     texts = {
         'index.html': page.render(blocks, document.TITLE),

@@ -126,10 +126,12 @@ def main(argv):
     trials = choice.choose(
         make_trials(), FLAGS.logdir, FLAGS.best, FLAGS.only)
     # Of the job that is started here.
-    replay_host = (shared_replay.choose_host(FLAGS.replay_host)
-                   if FLAGS.share_replay and _shares_replay() else '')
+    given = config_flags.given()
+    replay_host = (
+        shared_replay.choose_host(FLAGS.replay_host, given.get('agent', ''))
+        if FLAGS.share_replay and _shares_replay() else '')
     runs, configs = trials_lib.make_runs(
-        trials, FLAGS.logdir, config_flags.given(), _common_arguments(),
+        trials, FLAGS.logdir, given, _common_arguments(),
         FLAGS.parallel, replay_host)
     with contextlib.ExitStack() as stack:
       on_poll = lambda: None

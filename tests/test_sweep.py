@@ -250,9 +250,12 @@ def test_runs_that_have_not_ended_are_not_the_best(tmp_path, capsys, caplog):
                     '--seed=7')
   assert names == ['learning_rate=0.1_seed=7']
   assert '1 of 2 samples have no finished run' in caplog.text
+  # Until the other one has ended.
+  assert 'from the first if it has 0 samples at the most' in caplog.text
 
 
-def test_the_report_chooses_what_the_second_round_does(tmp_path, capsys):
+def test_the_report_chooses_what_the_second_round_does(
+    tmp_path, capsys, caplog):
   """Neither takes a run that began best, and has not ended."""
   arguments = (tmp_path, '--samples=5', '--total_environment_frames=1000')
   trials = _make_trials(*arguments)
@@ -263,6 +266,7 @@ def test_the_report_chooses_what_the_second_round_does(tmp_path, capsys):
       unfinished.read_text().splitlines()[:4]) + '\n')
   again = arguments + ('--best=3', '--seeds=2', '--seed=7')
   _, names = _names(capsys, *again)
+  assert 'at the most' not in caplog.text
   assert sorted(names) == [f'sample={i:02d}_seed={seed}'
                            for i in (1, 2, 3) for seed in (7, 8)]
   for name in names:
@@ -408,6 +412,8 @@ def test_a_task_of_an_array_runs_what_the_sweep_would(tmp_path, capsys):
      'replay go at the same time. Set it to 2.'),
     ((_RATES, '--replay_host=a:1', '--replay_proportion=0.5'),
      '--parallel=1 cannot work: all 2 runs that share '),
+    ((_RATES, '--share_replay', '--agent=reactor', '--parallel=2'),
+     '--share_replay cannot work with --agent=reactor'),
     ((_RATES, *_SHARED, '--parallel=2', '--slurm=print'),
      '--slurm=print cannot work with --share_replay'),
     (('--seeds=1', _RATES, *_SHARED, '--parallel=2'),
@@ -610,7 +616,7 @@ def test_tests_share_nothing(tmp_path, monkeypatch):
   for run in runs:
     assert not any('--replay_host' in each for each in run._prepare())
     # Nor films, which have the names of levels.
-    assert f'--video_dir=/x/{run.name}' == run._prepare()[-1]
+    assert f'--video_dir=/x/{run.name}/videos' == run._prepare()[-1]
   os.remove(tmp_path / 'learning_rate=0.001' / 'ckpt-8.index')
   with pytest.raises(config_lib.ConfigError, match='has no checkpoint'):
     runs[0]._prepare()

@@ -62,8 +62,7 @@ def fingerprint(config):
     config: A `config.Config`.
 
   Raises:
-    ConfigError: There is none, and --checkpoint asks for another than the
-      latest.
+    ConfigError: There is none, and --checkpoint is not 'latest'.
     OSError: It cannot be read, or is removed meanwhile.
   """
   if config.checkpoint == LATEST:

@@ -131,14 +131,14 @@ class LearningSettings:
       'Environment frames to train for; a linear learning rate is 0 at the '
       'end. '
       '(Atari: 200 million, and as many for each game of atari57. gym: 10 '
-      'million.)', LEARNING, settings.ONE_OR_MORE)
+      'million.)', LEARNING, settings.between(1, 2**63 - 1))
 
   warm_start: str = setting(
       '', 'Path of a checkpoint, such as /tmp/agent/ckpt-4000000, whose '
       'weights and optimizer slots take the place of the run\'s own. Frames '
       'and updates stay the run\'s own. It is taken once: a run that has '
       'saved since goes on from its own checkpoint.', settings.AGENT,
-      is_path=True)
+      settings.NO_PATTERN, is_path=True)
 
   entropy_cost: float = setting(
       .00025, 'Multiplier of the entropy loss. (Atari, gym, Reactor: 0.01.)',

@@ -74,6 +74,24 @@ LOCAL_PATH = Check(
     'and name where it is mounted')
 
 
+def _is_no_pattern(path):
+  try:
+    path.encode()
+  except UnicodeEncodeError:  # Bytes of the command line that are no UTF-8.
+    return False
+  return not set(path) & set('[]*?\\')
+
+
+_NO_PATTERN = (
+    'in UTF-8, and without [, ], *, ? and \\, which TensorFlow takes for a '
+    'pattern, so that it would not find the files')
+# Of what TensorFlow reads and writes.
+NO_PATTERN = Check(_is_no_pattern, f'it has to be {_NO_PATTERN}')
+LOCAL_NO_PATTERN = Check(
+    lambda value: LOCAL_PATH.holds(value) and _is_no_pattern(value),
+    f'it has to be a path of the file system, and no URL, {_NO_PATTERN}')
+
+
 def between(least, most):
   """Returns the `Check` of whole numbers from one to another, inclusive."""
   return Check(lambda value: least <= value <= most,

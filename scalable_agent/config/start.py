@@ -16,11 +16,6 @@ def _is_range(value):
       int(bounds[0]) < int(bounds[1]))
 
 
-def _is_logdir(value):
-  return (value and not set(value) & set('[]*?\\') and
-          settings.LOCAL_PATH.holds(value))
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartSettings:
   """Settings of a single start."""
@@ -31,9 +26,8 @@ class StartSettings:
       'run, what no flag says is as it was in that run: training resumes, and '
       '--mode=test and --mode=export take its weights. --mode=check does not '
       'look there.', settings.NOWHERE, settings.Check(
-          _is_logdir, 'it has to name a directory of the file system, and no '
-          'URL, without [, ], *, ? and \\, which TensorFlow takes for a '
-          'pattern, so that it would find no checkpoint'))
+          lambda value: value and settings.LOCAL_NO_PATTERN.holds(value),
+          settings.LOCAL_NO_PATTERN.expected))
   mode: str = setting(
       'train',
       'Whether to train, to play whole episodes with a checkpoint, to write '
@@ -44,7 +38,7 @@ class StartSettings:
       'Which weights --mode=test and --mode=export take: latest; best, those '
       'of the best mean return of 100 episodes (atari57, dmlab30: of the best '
       'mean capped score); or the path of a checkpoint, such as '
-      '/tmp/agent/ckpt-4000000.', settings.NOWHERE)
+      '/tmp/agent/ckpt-4000000.', settings.NOWHERE, settings.NO_PATTERN)
   video_dir: str = setting(
       '', 'Directory for a GIF of one more episode per level in test mode; the '
       'level has to have images to show.', settings.NOWHERE,
@@ -64,4 +58,4 @@ class StartSettings:
           'the first one smaller'))
   export_dir: str = setting(
       '', 'Directory that --mode=export writes to; by default the directory '
-      'export in --logdir.', settings.NOWHERE, settings.LOCAL_PATH)
+      'export in --logdir.', settings.NOWHERE, settings.LOCAL_NO_PATTERN)

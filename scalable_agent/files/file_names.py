@@ -7,6 +7,8 @@ import re
 CONFIG = 'config.json'
 TEST_SCORES = 'test_scores.json'
 REPLAY_AGENT = 'replay_agent'
+# The folder in which the report finds films, if --video_dir has named it.
+VIDEOS = 'videos'
 
 
 def is_remote(path):

@@ -42,8 +42,8 @@ def write(path, content):
     content: Bytes.
 
   Raises:
-    OSError: It cannot be written, and an old file stays as it was; or it is
-      written, and the disk may lose it for the old one.
+    OSError: It cannot be written, and an old file stays as it was. Or it is
+      written and not yet safe: after a power failure the old one may be back.
   """
   write_lines(path, [content])
 

@@ -64,7 +64,8 @@ def make(plan, config, settings, starts, score):
     # What is multiplied must not be annealed as well.
     common['learning_rate_schedule'] = 'constant'
   if plan.shares_replay:
-    common['replay_host'] = shared_replay.choose_host(config.replay_host)
+    common['replay_host'] = shared_replay.choose_host(
+        config.replay_host, config.agent)
   for i, start in enumerate(starts):
     logdir = os.path.join(plan.logdir, f'{i:02d}')
     own = dict(common, logdir=logdir, seed=trials.own_seed(config.seed, i))

@@ -1,5 +1,6 @@
 """Runs the `main` of a binary."""
 
+import io
 import sys
 
 from absl import app
@@ -14,8 +15,12 @@ def run(main):
 
   A request for help exits with 0. Ctrl-C exits with 130 and without a
   traceback, unless `main` handles it. A flag that a flag file overrides is a
-  warning.
+  warning. Where standard output has no letter of some kind, it gets the
+  letter's number.
   """
+  # Tests may put something else there.
+  if isinstance(sys.stdout, io.TextIOWrapper):
+    sys.stdout.reconfigure(errors='backslashreplace')
   app.define_help_flags()
   for name in _HELP:
     flag = flags.FLAGS[name]

@@ -21,6 +21,14 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INSISTING_SECONDS = 2.
 
 
+def name_of(number):
+  """Returns what a signal is called, as in 'SIGKILL', by its number."""
+  try:
+    return signal.Signals(number).name
+  except ValueError:
+    return f'signal {number}'
+
+
 class Interrupted(BaseException):
   """A signal says stop, see `Stop.interrupting`."""
 

@@ -2,8 +2,10 @@
 
 import collections
 import io
+import itertools
 import math
 
+import matplotlib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 import numpy as np
@@ -24,13 +26,16 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = .62, .12, .3, .48
 _FONT_SIZE, _NUM_LETTERS = 8, 62
 _DPI = 160
 _COLOURS = 64
+# How to tell lines apart; the first ten differ in their colour.
+STYLES = (matplotlib.cycler(linestyle=['-', '--', ':', '-.']) *
+          matplotlib.cycler(color=matplotlib.color_sequences['tab10']))
 
 Line = collections.namedtuple(
-    'Line', 'label colour episodes hours evaluations', defaults=[()])
+    'Line', 'label style episodes hours evaluations', defaults=[()])
 Line.__doc__ = """The learning curve of an agent on a level.
 
   label: String.
-  colour: Of `matplotlib`, the agent's on all levels.
+  style: Of `STYLES`, the agent's on all levels.
   episodes: A list of `runs.Episodes`, one of each run.
   hours: The same with hours of training in place of frames, float64, of those
     runs whose hours are known.
@@ -71,7 +76,7 @@ def over_seeds(all_episodes):
           np.nanmax(curves, axis=0), ~np.isnan(curves).any(axis=0))
 
 
-def draw_band(axis, label, band, colour=None, alpha=.25):
+def draw_band(axis, label, band, style=None, alpha=.25):
   """Draws a line over environment frames, and shades what is around it.
 
   The line is thin where it is not of all seeds: it may jump as one ends.
@@ -80,13 +85,14 @@ def draw_band(axis, label, band, colour=None, alpha=.25):
     axis: An `Axes` of `matplotlib`.
     label: String.
     band: As `over_seeds` returns it.
-    colour: Of `matplotlib`, None for the next.
+    style: Of `STYLES`, None for the next.
     alpha: Of the shade.
   """
   frames, mean, low, high, is_of_all = band
   line, = axis.plot(frames, np.where(is_of_all, mean, np.nan), label=label,
-                    color=colour)
-  axis.plot(frames, mean, color=line.get_color(), linewidth=.6)
+                    **(style or {}))
+  axis.plot(frames, mean, color=line.get_color(), linewidth=.6,
+            linestyle=line.get_linestyle())
   axis.fill_between(frames, low, high, color=line.get_color(), alpha=alpha)
 
 
@@ -101,13 +107,14 @@ def lines(agents, level):
     A list of `Line`s, one for each agent that has an episode there.
   """
   found = []
-  for i, (agent, agent_runs) in enumerate(agents.items()):
+  for style, (agent, agent_runs) in zip(
+      itertools.cycle(STYLES), agents.items()):
     those = [(run, run.episodes[name]) for run in agent_runs
              for name in runs_lib.levels_of(run)
              if name in run.episodes and published.find(name)[1] == level]
     if those:
       found.append(Line(
-          f'{agent} ({scores.count_text([run for run, _ in those])})', f'C{i}',
+          f'{agent} ({scores.count_text([run for run, _ in those])})', style,
           [episodes for _, episodes in those],
           [runs_lib.in_hours(run, episodes) for run, episodes in those
            if run.clock is not None],
@@ -119,8 +126,9 @@ def lines(agents, level):
 def _draw_line(axis, line, all_episodes):
   if len(all_episodes) == 1:
     axis.plot(all_episodes[0].frames, all_episodes[0].returns, '.',
-              markersize=2, alpha=.25, color=line.colour, rasterized=True)
-  draw_band(axis, line.label, over_seeds(all_episodes), line.colour)
+              markersize=2, alpha=.25, color=line.style['color'],
+              rasterized=True)
+  draw_band(axis, line.label, over_seeds(all_episodes), line.style)
 
 
 def evaluation_means(evaluations):
@@ -137,7 +145,7 @@ def evaluation_means(evaluations):
 def _draw_evaluations(axis, line):
   for evaluations in line.evaluations:
     axis.plot(*evaluation_means(evaluations), 'D', markersize=4,
-              markerfacecolor='white', markeredgecolor=line.colour)
+              markerfacecolor='white', markeredgecolor=line.style['color'])
 
 
 class _MinutesLocator(ticker.MaxNLocator):

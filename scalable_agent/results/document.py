@@ -80,7 +80,7 @@ def sections(groups):
 
 
 def _runs_table(named):
-  """Every run, with the name that its agent has in each of the sections."""
+  """Every run once, with its agent's name in the first of its sections."""
   rows = {}
   for section in named:
     for agent, agent_runs in section.agents.items():

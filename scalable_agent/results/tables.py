@@ -139,8 +139,8 @@ def plain_table(levels, agents):
 def suite_table(benchmark, agents):
   """Statistics of human-normalised scores, with what is published beside.
 
-  Below agents that lack levels, the published ones are also taken of the levels
-  that these have.
+  If agents lack levels, a row below them has the published agents on the levels
+  that they do have.
   """
   total = len(benchmark.levels)
   names = list(benchmark.statistics)

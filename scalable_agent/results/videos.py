@@ -6,9 +6,6 @@ from scalable_agent.files import file_names
 from scalable_agent.results import blocks
 from scalable_agent.results import runs as runs_lib
 
-# The folder in a log directory that --video_dir has to name.
-FOLDER = 'videos'
-
 
 def find(agents, level_of):
   """Finds videos.
@@ -25,7 +22,8 @@ def find(agents, level_of):
   for i, (agent, agent_runs) in enumerate(agents.items()):
     for j, run in enumerate(agent_runs):
       for name in runs_lib.levels_of(run):
-        source = file_names.video(os.path.join(run.logdir, FOLDER), name)
+        source = file_names.video(
+            os.path.join(run.logdir, file_names.VIDEOS), name)
         level = level_of(name)
         if level is None or not os.path.isfile(source):
           continue
@@ -34,5 +32,5 @@ def find(agents, level_of):
             '' if seed is None else f', seed {seed}')
         found.append((level, i, j, blocks.Video(
             caption, source,
-            f'{FOLDER}/{i}-{j}-{os.path.basename(source)}')))
+            f'{file_names.VIDEOS}/{i}-{j}-{os.path.basename(source)}')))
   return [video for *_, video in sorted(found)]

@@ -44,7 +44,7 @@ _Sweep = collections.namedtuple(
     '_Sweep', 'seed agents best mean frames updates')
 _Sweep.__doc__ = """What the agents of a sweep have come to.
 
-  seed: The least of their seeds.
+  seed: The least of their repetitions, see `outcomes.repetition`.
   agents: How many there are.
   best, mean: float64 [_POINTS], the greatest and the mean of the agents'
     smoothed returns at each point. NaN where no agent has ended an episode yet,
@@ -105,7 +105,7 @@ def _read(agents):
   reached = np.array([[outcome.frames] for outcome in agents])
   by_point[np.any(frames > reached, axis=0)] = np.nan
   return _Sweep(
-      min(outcome.seed for outcome in agents), len(agents),
+      min(map(outcomes_lib.repetition, agents)), len(agents),
       np.array([_of_known(np.max, returns) for returns in by_point]),
       np.array([_of_known(np.mean, returns) for returns in by_point]),
       np.max(frames, axis=0), [outcome.updates for outcome in agents])
@@ -249,7 +249,8 @@ def _draw(level, sweeps_by_name):
       values = [sweep.best[i] for sweep in sweeps
                 if not np.isnan(sweep.best[i])]
       if values:
-        points.append((frames, np.mean(values), intervals.of_mean(values)))
+        points.append((frames, np.mean(values), intervals.of_mean(values),
+                       len(values) == len(sweeps)))
     by_name[name] = points
   return pictures.best_agents(level, by_name)
 

@@ -72,12 +72,13 @@ def _refuse_equal_seeds(repetitions):
   """
   first = {}
   for agents in repetitions.values():
-    least = min(agents, key=lambda outcome: outcome.seed)
-    other = first.setdefault(least.seed, least)
+    least = min(agents, key=outcomes_lib.repetition)
+    seed = outcomes_lib.repetition(least)
+    other = first.setdefault(seed, least)
     if other is not least:
       raise ValueError(
           f'{other.logdir} and {least.logdir} are of two sweeps of the same '
-          f'condition and seed ({least.seed}). Leave one out, and give each '
+          f'condition and seed ({seed}). Leave one out, and give each '
           'sweep a --seed of its own.')
 
 
@@ -111,8 +112,8 @@ def _usual_and_names(conditions):
     counts = collections.Counter(
         found[name] for found in settings if found.get(name) is not None)
     (value, count), = counts.most_common(1)
-    # Conditions that lack a setting, as without replay, put it into no other's
-    # name.
+    # A setting that some conditions lack, such as one of replay, is not named
+    # in those that have it with the one common value.
     if len(counts) == 1 or count > len(settings) / 2:
       usual[name] = value
   names = _name_all(conditions, differing, usual)

@@ -82,9 +82,9 @@ def of_difference(first, second):
   slopes = (np.mean(is_first[:, :len(first)], axis=-1)
             - np.mean(~is_first[:, :len(first)], axis=-1)
             * len(first) / len(second))
-  # A deal's means are as far from a shift as what was found, if that lies
-  # between two ends. Those of the deal that was found, and of its mirror image
-  # where there is one, are without a bound.
+  # A deal speaks for a shift if its means are at least as far from it as those
+  # that were found. That is so between two ends. Of the deal that was found,
+  # and of its mirror image where there is one, it always is.
   with np.errstate(divide='ignore', invalid='ignore'):
     ends = np.stack([(found - means) / (1 - slopes),
                      (found + means) / (1 + slopes)])

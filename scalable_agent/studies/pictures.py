@@ -24,6 +24,7 @@ _HALF_LENGTH = 40
 def _axis(title, x_label, y_label):
   figure = figure_lib.Figure(figsize=_SIZE)
   axis = figure.add_subplot()
+  axis.set_prop_cycle(curves.STYLES)
   # Dollars in a name would make it a formula.
   axis.set_title(title, parse_math=False)
   axis.set_xlabel(x_label)
@@ -75,8 +76,8 @@ def best_agents(level, by_name):
   Args:
     level: The level's name.
     by_name: A dict of a condition's name to a list of points: environment
-      frames of an agent, mean over sweeps, and the interval around it, a pair
-      or None.
+      frames of an agent; mean over the sweeps that have got that far; the
+      interval around it, a pair or None; and whether these are all sweeps.
 
   Returns:
     A PNG, bytes.
@@ -85,10 +86,9 @@ def best_agents(level, by_name):
                        'return of the best agent')
   axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=''))
   for name, points in by_name.items():
-    rows = [(frames, mean, *(interval or (mean, mean)))
-            for frames, mean, interval in points]
-    curves.draw_band(axis, name, (*np.array(rows).reshape(-1, 4).T, True),
-                     alpha=_ALPHA)
+    rows = [(frames, mean, *(interval or (mean, mean)), is_of_all)
+            for frames, mean, interval, is_of_all in points]
+    curves.draw_band(axis, name, np.array(rows).reshape(-1, 5).T, alpha=_ALPHA)
   return _to_png(figure, axis)
 
 
@@ -108,7 +108,7 @@ def sorted_returns(level, by_name):
   axis.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
   for name, finals in by_name.items():
     axis.plot(np.arange(1, len(finals) + 1), sorted(finals, reverse=True),
-              '.-', label=name)
+              marker='.', label=name)
   return _to_png(figure, axis)
 
 
@@ -130,10 +130,10 @@ def against_lag(title, by_name):
     # interval covers another.
     x = [lags.index(lag) + .06 * i for lag, _, _ in points]
     means = [mean for _, mean, _ in points]
-    intervals = [interval or (mean, mean) for _, mean, interval in points]
+    intervals = [interval or (np.nan, np.nan) for *_, interval in points]
     errors = [[mean - low for mean, (low, _) in zip(means, intervals)],
               [high - mean for mean, (_, high) in zip(means, intervals)]]
-    axis.errorbar(x, means, np.maximum(errors, 0.), fmt='o-', capsize=3,
+    axis.errorbar(x, means, np.maximum(errors, 0.), marker='o', capsize=3,
                   label=name)
   axis.set_xticks(range(len(lags)), [f'{lag}' for lag in lags])
   return _to_png(figure, axis)

@@ -19,9 +19,9 @@ _KEPT = .75
 def complete(entries, least=0):
   """Returns a part of a table in which each row has each column.
 
-  The columns are those that the most rows have, and the rows those that have
-  all of these. There are so many columns that the most entries are left, and
-  more than three quarters of the rows that have the first.
+  The columns are the commonest ones, and the rows are those that have all of
+  them. There are as many columns as leave the most entries, as long as more
+  than three quarters of the rows that have the first are left.
 
   Args:
     entries: A dict of row to a dict of column to anything, such as of sample to
@@ -50,6 +50,18 @@ def _order(column):
   """A key that sorts columns alike, whichever of them was read first."""
   return sorted(map(repr, column)) if isinstance(column, frozenset) else [
       repr(column)]
+
+
+def most_of_second_round(samples):
+  """Returns how many samples a second round may have, an int.
+
+  `complete` would take the seeds of more for seeds of the first round.
+
+  Args:
+    samples: A dict of sample to a dict of seed to anything.
+  """
+  counts = collections.Counter(itertools.chain.from_iterable(samples.values()))
+  return math.floor(_KEPT * max(counts.values(), default=0))
 
 
 def by_drawn(samples):

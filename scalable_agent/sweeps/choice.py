@@ -65,6 +65,13 @@ def _choose_best(trials, logdir, count):
     logging.warning(
         '%d of %d samples have no finished run with a final return in %s, and '
         'cannot be among the best', len(missing), len(set(compared)), logdir)
+  for variant in dict.fromkeys(variant for variant, _ in compared):
+    most = selection.most_of_second_round(found.get(variant, {}))
+    if count > most:
+      logging.warning(
+          '--best=%d: a report tells a second round of "%s" from the first if '
+          'it has %d samples at the most. More may be taken for a first round.',
+          count, outcomes.describe(variant), most)
   chosen = []
   for trial, (variant, sample) in zip(trials, compared, strict=True):
     samples = found.get(variant, {})

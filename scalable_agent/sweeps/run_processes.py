@@ -25,6 +25,7 @@ from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.files import locks
 from scalable_agent.files import log_file
 from scalable_agent.process import errors
+from scalable_agent.process import signals
 from scalable_agent.process import timing
 from scalable_agent.training import logdir as logdir_lib
 
@@ -86,7 +87,7 @@ class ManagedRun:
         ConfigError, the run has failed: another start would find the same,
         unless the reason is an OSError.
       is_done: A function without arguments that says whether nothing is left
-        to do. Where it raises ConfigError, the same is so.
+        to do. Where it raises ConfigError, the run has failed too.
       is_trained: A function as `is_done`. Whether all frames are trained on. A
         process that then exits with 0 is not started again, even if an
         evaluation failed.
@@ -127,7 +128,11 @@ class ManagedRun:
     """Says of a run that has failed why, without its name."""
     if self._start_error:
       return f'cannot be started: {self._start_error}'
-    return (f'crashed {self.crashes} times (see {self.output_path}): '
+    # It had no last words then.
+    number = -self._process.returncode
+    killed = (f', the last time killed by {signals.name_of(number)}'
+              if number > 0 else '')
+    return (f'crashed {self.crashes} times{killed} (see {self.output_path}): '
             f'{self.last_words()}')
 
   @property

@@ -34,12 +34,20 @@ _SETTINGS = config_lib.names(config_lib.REPLAY) + (
 _ALIKE = config_lib.names(config_lib.REPLAY) + ('replay_capacity',)
 
 
-def choose_host(given):
+def choose_host(given, agent):
   """Returns 'host:port' of a replay job.
 
   Args:
     given: What the user gave, '' to choose a free port of this machine.
+    agent: The --agent that all runs are given, '' for none.
+
+  Raises:
+    ConfigError: It has no replay that could be shared.
   """
+  if agent not in ('', 'impala'):
+    raise config_lib.ConfigError(
+        f'--share_replay cannot work with --agent={agent}, whose learners have '
+        'a replay each.')
   if given:
     return given
   with socket.create_server(('localhost', 0)) as s:

@@ -7,6 +7,7 @@ import sys
 
 from scalable_agent import config as config_lib
 from scalable_agent.checkpoints import chosen_checkpoint
+from scalable_agent.files import file_names
 from scalable_agent.files import whole_file
 from scalable_agent.machine import memory as machine_memory
 from scalable_agent.studies import outcomes
@@ -52,7 +53,8 @@ def memory_arguments(num_processes, share):
 def mark(logdir, variant, sample, sweep_seed=None):
   """Writes for the report which trial a run is, unless the file says so.
 
-  It may name another seed: of a start that ended before its first checkpoint.
+  A file of an earlier start, which ended before its first checkpoint, may name
+  another seed.
   """
   content = dict(variant=variant, sample=sample)
   if sweep_seed is not None:
@@ -241,8 +243,10 @@ def make_runs(trials, logdir, given, arguments, parallel, replay_host=''):
   for trial in trials:
     own = dict(changes, logdir=os.path.join(logdir, trial.name))
     if given.get('video_dir'):
-      # A film is named after its level, which runs may have in common.
-      own['video_dir'] = os.path.join(given['video_dir'], trial.name)
+      # A film is named after its level, which runs may have in common. In the
+      # log directory of a run, the report finds them.
+      own['video_dir'] = os.path.join(
+          given['video_dir'], trial.name, file_names.VIDEOS)
     run, config = _make_run(
         trial, {**given, **grid.settings_of(trial), **own}, arguments,
         # Without the replay job they could not go on.

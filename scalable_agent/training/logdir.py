@@ -128,7 +128,7 @@ def write(config, facts):
 
 
 def check_is_new(logdir):
-  """Refuses logs and a best checkpoint that belong to no other checkpoint.
+  """Refuses logs and a best checkpoint where no other checkpoint is.
 
   Raises:
     ConfigError: There are such.

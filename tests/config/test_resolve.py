@@ -314,11 +314,17 @@ def test_configurations_share_no_list():
      'a list, and its type is str.'),
     (dict(logdir=None), '--logdir=None cannot work: it has to be text, and its '
      'type is NoneType.'),
-    (dict(logdir=''), '--logdir= cannot work: it has to name a directory of '),
+    (dict(logdir=''), '--logdir= cannot work: it has to be a path of '),
     (dict(logdir='gs://b/run'), '--logdir=gs://b/run cannot work: it has to '
-     'name a directory of the file system, and no URL, '),
+     'be a path of the file system, and no URL, '),
+    (dict(logdir='caf\udce9'), ' cannot work: it has to be a path of the file '
+     'system, and no URL, in UTF-8, and '),
     (dict(export_dir='gs://b/x'), '--export_dir=gs://b/x cannot work: it has '
-     'to be a path of the file system, and no URL. Mount '),
+     'to be a path of the file system, and no URL, '),
+    (dict(export_dir='/x[1]'), '--export_dir=/x[1] cannot work: it has to be '),
+    (dict(warm_start='/x*/ckpt-4'), '--warm_start=/x*/ckpt-4 cannot work: it'),
+    (dict(checkpoint='/x?/ckpt-4'), '--checkpoint=/x?/ckpt-4 cannot work: it'),
+    (dict(total_environment_frames=2**63), '=9223372036854775808 cannot work'),
     (dict(video_dir='file:///x'), '--video_dir=file:///x cannot work'),
 ])
 def test_what_flags_would_refuse_is_refused_in_a_script_too(values, expected):

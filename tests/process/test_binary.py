@@ -1,5 +1,6 @@
 """How binaries end that are asked for help, or interrupted."""
 
+import os
 import subprocess
 import sys
 
@@ -52,6 +53,19 @@ def test_everything_else_is_as_it_was():
   assert _run('--nohelp').returncode == 3
   wrong = _run('--no_such_flag=1')
   assert wrong.returncode == 1 and 'no_such_flag' in wrong.stderr
+
+
+def test_letters_that_the_output_does_not_have_are_no_failure():
+  """As an en dash in Latin-1, which stands for a score that is missing."""
+  program = """
+from scalable_agent.process import binary
+binary.run(lambda argv: print('\u2013 caf\u00e9'))
+"""
+  result = subprocess.run(
+      [sys.executable, '-c', program], capture_output=True, timeout=60,
+      check=False, env=dict(os.environ, PYTHONIOENCODING='latin-1'))
+  assert result.returncode == 0, result.stderr
+  assert result.stdout == b'\\u2013 caf\xe9\n'
 
 
 def test_ctrl_c_needs_no_traceback():

@@ -1,6 +1,7 @@
 """Curves: means over episodes and seeds, and pictures of them."""
 
 import io
+import itertools
 
 from matplotlib import figure as figure_lib
 import numpy as np
@@ -46,14 +47,23 @@ def _run(seed, clock=None, **episodes):
 
 
 def test_lines_of_a_level():
-  """Of agents that have an episode, in the colours of all of them."""
+  """Of agents that have an episode, in the styles of all of them."""
   a, b = _episodes([1], [2]), _episodes([3], [4])
   agents = {'x': [_run(1, qbert=b)], 'y': [_run(1, pong=a), _run(1, pong=b)],
             'z': [_run(2, pong=b)]}
   y, z = curves.lines(agents, 'pong')
-  assert (y.label, y.colour, y.episodes) == (
-      'y (2 runs of 1 seed)', 'C1', [a, b])
-  assert (z.label, z.colour, z.episodes) == ('z (1 seed)', 'C2', [b])
+  _, second, third = itertools.islice(curves.STYLES, 3)
+  assert (y.label, y.style, y.episodes) == (
+      'y (2 runs of 1 seed)', second, [a, b])
+  assert (z.label, z.style, z.episodes) == ('z (1 seed)', third, [b])
+
+
+def test_no_two_of_many_agents_look_alike():
+  agents = {f'agent {i}': [_run(i, pong=_episodes([1], [i]))]
+            for i in range(40)}
+  styles = [line.style for line in curves.lines(agents, 'pong')]
+  assert len({tuple(sorted(style.items())) for style in styles}) == 40
+  assert len({style['color'] for style in styles[:10]}) == 10
 
 
 def test_hours_of_lines_are_those_of_the_runs_clock():
@@ -67,8 +77,9 @@ def test_hours_of_lines_are_those_of_the_runs_clock():
 
 
 def _line(label='agent', hours=()):
-  return curves.Line(label, 'C0', [_episodes([1, 2], [3., 4.]),
-                                   _episodes([1], [2.])], list(hours))
+  return curves.Line(
+      label, dict(color='C0'),
+      [_episodes([1, 2], [3., 4.]), _episodes([1], [2.])], list(hours))
 
 
 def _size(png):

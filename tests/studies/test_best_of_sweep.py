@@ -72,11 +72,16 @@ def test_the_curve_is_the_mean_over_sweeps(monkeypatch, tmp_path):
           by_name))
   for seed, value in ((1, 0.), (2, 10.)):
     _write_sweep(tmp_path, f'{seed}', [[value] * 20], seed, _SHARED)
+  # One sweep is at half of its frames.
+  (path,) = (tmp_path / '2').glob('*/episodes.csv')
+  path.write_text('\n'.join(path.read_text().splitlines()[:11]) + '\n')
   best_of_sweep._draw('level', best_of_sweep._by_condition(
       _read(tmp_path / '1', tmp_path / '2')).sweeps)
   (points,) = drawn.values()
-  assert [(frames, value) for frames, value, _ in points] == [
-      (100. * i, 5.) for i in range(1, 21)]
+  assert [(frames, value, is_of_all)
+          for frames, value, _, is_of_all in points] == [
+              (100. * i, *((5., True) if i <= 10 else (0., False)))
+              for i in range(1, 21)]
 
 
 def test_an_agent_that_ends_no_episode_is_as_it_was(tmp_path):
@@ -142,6 +147,21 @@ def test_agents_with_seeds_of_their_own_are_a_sweep(tmp_path):
             for sweep in sweeps[name]] == [(1, 3, 1.3), (2, 3, 2.3)]
   (row,) = best_of_sweep._differences(sweeps).rows
   assert row[2:4] == ['2', '0']
+
+
+def test_sweeps_are_pairs_by_their_seed_whichever_agents_they_have(tmp_path):
+  """As after a second round of the best, where each run has its own seed."""
+  for seed in 1, 2, 3, 4:
+    for name, chosen in ('a', (0, 2)), ('b', (1, 2)):
+      for i in chosen:
+        trial_runs.write(
+            tmp_path, f'{name}/{i}_{seed}', [float(i)] * 20,
+            [dict(batch_size=8 if name == 'a' else 9)], {'learning_rate': i},
+            seed=seed + 1000 * i, total=2000, sweep_seed=seed, **_OWN)
+  sweeps = best_of_sweep._by_condition(
+      _read(*sorted(tmp_path.iterdir()))).sweeps
+  (row,) = best_of_sweep._differences(sweeps).rows
+  assert row[2] == '4'
 
 
 def test_conditions_are_what_differs_but_for_hyperparameters(tmp_path):

@@ -234,7 +234,7 @@ def test_films_are_in_a_directory_for_each_game(tmp_path):
                  '--video_dir=/x'])
     runs, _ = atari57_experts._make_runs(('pong', 'qbert'))
   assert [run._prepare()[-1] for run in runs] == [
-      '--video_dir=/x/pong', '--video_dir=/x/qbert']
+      '--video_dir=/x/pong/videos', '--video_dir=/x/qbert/videos']
 
 
 @pytest.mark.parametrize('games, expected_code', [

@@ -101,6 +101,7 @@ def test_a_crash_is_tried_again_twice(tmp_path, ending):
   assert (fails.state, fails.crashes) == ('failed', 3)
   assert _starts(fails) == 3
   assert fails.last_words() == 'out of cheese'
+  assert ('killed by SIGKILL' in fails.failure()) == ('kill' in ending)
 
 
 @pytest.mark.parametrize('script, rests', [

@@ -89,7 +89,8 @@ def test_it_is_started_again_but_not_for_ever(job, tmp_path):
       _processes()[0].send_signal(signal.SIGKILL)
     with pytest.raises(config_lib.ConfigError) as error:
       _check_until(running, lambda: False)
-  assert str(error.value).startswith('The replay job crashed 3 times (see ')
+  assert str(error.value).startswith(
+      'The replay job crashed 3 times, the last time killed by SIGKILL (see ')
   assert not _processes()
 
 
@@ -239,6 +240,6 @@ def test_conditions_do_not_share(trials, message):
 
 
 def test_a_port_is_chosen_unless_one_is_given():
-  assert shared_replay.choose_host('a:1') == 'a:1'
-  host, port = shared_replay.choose_host('').split(':')
+  assert shared_replay.choose_host('a:1', '') == 'a:1'
+  host, port = shared_replay.choose_host('', 'impala').split(':')
   assert host == 'localhost' and 1024 <= int(port) < 65536

@@ -13,6 +13,7 @@ import tempfile
 import time
 
 from scalable_agent.environments import PoolError
+from scalable_agent.process import signals
 
 _PROGRAM = 'scalable_agent.environments.pools.worker'
 # For ending when asked, and on SIGTERM; what gets SIGKILL is only to be reaped.
@@ -151,7 +152,7 @@ class WorkerProcess:
     if end.si_code == os.CLD_EXITED:
       text = f'exited with status {end.si_status}'
     else:
-      text = f'was killed by {_signal_name(end.si_status)}'
+      text = f'was killed by {signals.name_of(end.si_status)}'
     return text + self.last_words()
 
   def last_words(self):
@@ -263,10 +264,3 @@ def _worker_environ():
   environ.setdefault('OMP_NUM_THREADS', '1')
   environ.setdefault('LP_NUM_THREADS', '0')
   return environ
-
-
-def _signal_name(number):
-  try:
-    return signal.Signals(number).name
-  except ValueError:
-    return f'signal {number}'
