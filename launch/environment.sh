@@ -6,7 +6,8 @@
 # VENV   directory of the virtual environment (default: .venv of the checkout)
 # PYTHON interpreter that makes it (default: python3)
 
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+# With CDPATH, cd would print where it goes.
+root="$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 venv="${VENV:-$root/.venv}"
 # Absolute, since a script may change to another directory.
 [[ "$venv" == /* ]] || venv="$PWD/$venv"

@@ -47,7 +47,7 @@ def find_job(proc='/proc'):
   for pid in sorted(map(int, filter(str.isdecimal, os.listdir(proc)))):
     path = os.path.join(proc, str(pid))
     try:
-      with open(os.path.join(path, 'cmdline')) as f:
+      with open(os.path.join(path, 'cmdline'), errors='replace') as f:
         arguments = f.read().split('\0')[:-1]
     except OSError:
       continue  # It has ended.

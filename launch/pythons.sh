@@ -7,7 +7,7 @@
 #
 # Prints a line for each. Ends with 1 if one does not work; its output is shown.
 set -uo pipefail
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+root="$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 (($#)) || set -- python3.10 python3.11 python3.12 python3.13
 
 directory="$(mktemp -d)"

@@ -4,8 +4,8 @@ Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning", 2016,
 https://arxiv.org/abs/1602.01783, as the paper compares it: each worker has one
 environment. It fetches the weights, acts for an unroll, sends the gradient of
 the loss of that unroll, and waits until the learner has applied it. The learner
-applies gradients as they come, so that the policy lag of one is about the
-number of the other workers.
+applies gradients as they come, so that the policy lag of a gradient is about
+the number of other workers.
 
 Behaviour and target policy are the same, and all importance weights are 1.
 """

@@ -64,7 +64,7 @@ class UnrollBuffer:
       initial_state: Core state [N, ...].
       is_staggered: Whether environments that begin together make their first
         unrolls in turn, over T steps, so that they do not finish together from
-        then on. No unroll has the steps before.
+        then on. What they step before their turn is in no unroll.
     """
     num_environments = len(level_names)
     allocate = lambda a: np.zeros(

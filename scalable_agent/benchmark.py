@@ -32,6 +32,7 @@ from absl import flags
 from scalable_agent import config as config_lib
 from scalable_agent.config import flags as config_flags
 from scalable_agent.environments import PoolError
+from scalable_agent.files import open_files
 from scalable_agent.files import whole_file
 from scalable_agent.machine import nvidia
 from scalable_agent.process import binary
@@ -249,6 +250,7 @@ def main(argv):
     config_flags.refuse_arguments(argv)
     _refuse_others()
     _refuse_not_finite()
+    open_files.raise_limit()
     if FLAGS.json:  # Before everything is measured.
       with config_lib.writing('json', FLAGS.json):
         whole_file.check(FLAGS.json)

@@ -104,7 +104,7 @@ class Learner:
         lambda: {k: v.read_value() for k, v in self._local_params().items()}))
 
   def _on_device(self, function):
-    """Runs what no replica does on the learner's device, not the policy's."""
+    """Runs a function outside of replicas on the learner's first device."""
     device = self._strategy.extended.worker_devices[0]
 
     def call(*args):
@@ -165,7 +165,7 @@ class Learner:
     for i, device in enumerate(devices):
       ends = [i * share + j * share // num_parts for j in range(num_parts + 1)]
       shares.append([
-          # The first part counts for all.
+          # Only the first part has the count, that of the whole batch.
           placing.place(
               batch, device, slice(start, end), 0 if start else num_new)
           for start, end in itertools.pairwise(ends)])
@@ -262,7 +262,7 @@ class Learner:
     return tf.stack(list(logs.values())), priorities
 
   def _apply_gradients(self, dense, touched, learning_rate):
-    """Updates the weights, unless a gradient is not finite.
+    """Updates the weights, unless the norm of all gradients is not finite.
 
     Args:
       dense: A dict of name to gradient, the same at all replicas.

@@ -13,6 +13,7 @@ import contextlib
 import os
 
 from scalable_agent import config as config_lib
+from scalable_agent.files import open_files
 from scalable_agent.process import tensorflow_environment
 from scalable_agent.training import logdir as logdir_lib
 from scalable_agent.training import run_config
@@ -52,6 +53,7 @@ def learn(config, stop=None):
     config: A `config.Config` of a process that trains.
     stop: As for `train`.
   """
+  open_files.raise_limit()
   with (logdir_lib.claim(config) if config.writes_logdir
         else contextlib.nullcontext()):
     tensorflow_environment.load()

@@ -95,8 +95,8 @@ class RMSProp(tf.Module):
       grads_and_vars: A list of (gradient, variable), the same variables in the
         same order at every call. With several replicas the gradients are
         already reduced, and mirrored like their variables. A gradient is a
-        tensor, `Rows`, or a `tf.IndexedSlices` as `sum_rows` takes it. What is
-        not mirrored, all replicas get.
+        tensor, `Rows`, or a `tf.IndexedSlices` as `sum_rows` takes it. One that
+        is not mirrored is passed to every replica as it is.
       learning_rate: Float scalar tensor, or None for the constructor's.
       scale: Float scalar tensor that multiplies each gradient.
       condition: Bool scalar tensor; False leaves everything as it is.

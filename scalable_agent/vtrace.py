@@ -58,8 +58,8 @@ def behaviour_relevance(behaviour_policy_logits, target_policy_logits,
   Args:
     behaviour_policy_logits: float32 [T, B, NUM_ACTIONS], un-normalised, of mu.
     target_policy_logits: float32 [T, B, NUM_ACTIONS], un-normalised, of pi.
-    clip_rho_threshold: Scalar, rho_bar as in `from_importance_weights`. With
-      None or infinity the implied policy is pi.
+    clip_rho_threshold: Scalar above 0, rho_bar as in `from_importance_weights`.
+      With None or infinity the implied policy is pi.
 
   Returns:
     float32 [T, B], in nats, through which no gradient flows: 0 where mu and pi
@@ -197,7 +197,7 @@ def from_importance_weights(log_rhos, discounts, rewards, values,
     advantages of the policy gradient.
 
   Raises:
-    ValueError: An argument has another rank.
+    ValueError: An argument has another rank, T or B.
   """
   log_rhos = tf.convert_to_tensor(log_rhos, dtype=tf.float32)
   discounts = tf.convert_to_tensor(discounts, dtype=tf.float32)
@@ -205,11 +205,13 @@ def from_importance_weights(log_rhos, discounts, rewards, values,
   values = tf.convert_to_tensor(values, dtype=tf.float32)
   bootstrap_value = tf.convert_to_tensor(bootstrap_value, dtype=tf.float32)
 
-  rank = log_rhos.shape.rank
-  values.shape.assert_has_rank(rank)
-  bootstrap_value.shape.assert_has_rank(rank - 1)
-  discounts.shape.assert_has_rank(rank)
-  rewards.shape.assert_has_rank(rank)
+  # Otherwise a T or B of 1 would be broadcast, as further dimensions may be.
+  shape = log_rhos.shape
+  for steps in discounts, rewards, values:
+    shape.assert_same_rank(steps.shape)
+    shape[:2].assert_is_compatible_with(steps.shape[:2])
+  shape[1:].assert_same_rank(bootstrap_value.shape)
+  shape[1:2].assert_is_compatible_with(bootstrap_value.shape[:1])
   for threshold in (clip_rho_threshold, clip_pg_rho_threshold):
     if threshold is not None:
       tf.convert_to_tensor(threshold, tf.float32).shape.assert_has_rank(0)

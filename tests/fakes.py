@@ -176,6 +176,17 @@ def of_environment_variable(name, **kwargs):
   return CountingEnvironment(identity=float(os.environ[name]), **kwargs)
 
 
+def of_childs_variables(**kwargs):
+  """Makes an environment whose identity says which variables a child has.
+
+  1 for PYTHONPATH, 2 for PYTHONSAFEPATH, 3 for both.
+  """
+  child = subprocess.run(
+      ['sh', '-c', 'echo $((${PYTHONPATH:+1}+0 + ${PYTHONSAFEPATH:+2}+0))'],
+      check=True, capture_output=True)
+  return CountingEnvironment(identity=float(child.stdout), **kwargs)
+
+
 def slow_to_start(seconds, **kwargs):
   """Makes an environment whose first output takes a while."""
   environment = CountingEnvironment(**kwargs)

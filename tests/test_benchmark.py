@@ -151,7 +151,9 @@ def _plan(monkeypatch, *arguments):
   """A plan by costs that are known, but for the transport."""
   monkeypatch.setattr(
       plan_costs.parts, 'measure_parts',
-      lambda *unused: dict(core_seconds=_CORE_SECONDS))
+      lambda unused_config, unused_seconds, sizes: dict(
+          core_seconds=_CORE_SECONDS, inference_core_seconds={
+              str(size): 2e-3 / size for size in sizes}))
   monkeypatch.setattr(
       plan_costs.loop, 'measure_loop', lambda *unused: _WHOLE)
   monkeypatch.setattr(machine_cores, 'count', lambda: 2)
@@ -169,15 +171,14 @@ def test_plans_a_cluster(monkeypatch, capsys):
   assert plan['cluster']['frames_per_update'] == 2 * 5
   assert plan['cluster']['unrolls_at_once'] == 1
   assert {name: plan['costs'][name] for name in (
-      'environments', 'inference', 'unrolls', 'update')} == dict(zip(
-          ('environments', 'inference', 'unrolls', 'update'),
-          _CORE_SECONDS.values()))
+      'environments', 'inference', 'unrolls', 'update')} == dict(
+          environments=1e-4, inference=2e-3, unrolls=3e-5, update=4e-4)
   assert all(cost > 0 for cost in plan['costs']['transport'].values())
   assert plan['costs']['together'] == pytest.approx(1.5)
   assert plan['costs']['busy'] == pytest.approx(.73)
   assert plan['limits'].pop('GPUs') is None
   # Less than without what passes between the jobs.
-  assert 0 < plan['limits']['cores'] < .73 * 50 / (1.5 * 3.3e-4)
+  assert 0 < plan['limits']['cores'] < .73 * 50 / (1.5 * 2.13e-3)
   lowest = min(plan['limits'].values())
   assert f'It would reach {lowest:,.0f} frames/s.' in capsys.readouterr().out
 
@@ -190,6 +191,8 @@ def test_a_plan_sends_stacks_as_single_frames(monkeypatch):
   frames = (20 + 4) * 84 * 84
   assert frames < plan['costs']['transport']['unroll_bytes'] < 1.05 * frames
   assert plan['cluster']['unrolls_at_once'] == 8
+  # A pool of a job acts for that many at once, and not those of one machine.
+  assert plan['costs']['inference'] == pytest.approx(2e-3 / 8)
   # The batch is that of all learners.
   assert plan['cluster']['frames_per_update'] == 2 * 20 * 4
 

@@ -797,7 +797,7 @@ def test_bad_flags_get_one_line(tmp_path, arguments, expected):
     (['--level_name=gym:no_such_module:Name-v0'],
      ['no_such_module']),
     (['--level_name=gym:Pendulum-v1'],
-     ['gym:Pendulum-v1', 'action space', 'not Discrete']),
+     ['gym:Pendulum-v1', 'action space', 'no gymnasium.spaces.Discrete']),
     (['--level_name=gym:Blackjack-v1'],
      ['gym:Blackjack-v1', 'observation space']),
     pytest.param(

@@ -91,6 +91,8 @@ def test_the_oldest_job_is_found_with_its_flags(health, tmp_path):
       ('100', ['python', '-m', 'scalable_agent.experiment', '--c'])):
     (tmp_path / pid).mkdir()
     (tmp_path / pid / 'cmdline').write_text('\0'.join(arguments) + '\0')
+  # Of another program, in a pod whose containers see each other.
+  (tmp_path / '12' / 'cmdline').write_bytes(b'less\0caf\xe9\0')
   (tmp_path / '5').mkdir()  # Has just ended.
   (tmp_path / 'self').mkdir()
   assert health['find_job'](tmp_path) == (

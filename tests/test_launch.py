@@ -51,6 +51,15 @@ def test_quickstart_installs_once_and_then_trains(tmp_path):
       f'--logdir={tmp_path}/pong', '--level_name=pong']
 
 
+def test_scripts_find_the_checkout_where_cd_prints(tmp_path):
+  """As it does with CDPATH for a relative name."""
+  found = subprocess.run(
+      ['bash', '-c', 'source launch/environment.sh; echo "$root|$venv"'],
+      cwd=_ROOT, timeout=60, capture_output=True, text=True, check=True,
+      env=dict(os.environ, CDPATH=f'.:{_ROOT}', VENV=str(tmp_path)))
+  assert found.stdout == f'{_ROOT}|{tmp_path}\n'
+
+
 def test_quickstart_passes_arguments_on_after_its_own(tmp_path):
   """The user's flags come last, where they win; the level names the run."""
   venv = _venv(tmp_path)

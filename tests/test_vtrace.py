@@ -251,6 +251,16 @@ def test_wrong_rank_is_refused(name):
 
 
 @pytest.mark.parametrize(
+    'name', ['log_rhos', 'discounts', 'rewards', 'values', 'bootstrap_value'])
+def test_nothing_is_broadcast(name):
+  """One argument of a single B raises, whichever it is."""
+  inputs = _random_inputs((4, 2), seed=6)
+  inputs[name] = inputs[name][..., :1]
+  with pytest.raises(ValueError, match='incompatible'):
+    vtrace.from_importance_weights(**inputs)
+
+
+@pytest.mark.parametrize(
     'name', ['clip_rho_threshold', 'clip_pg_rho_threshold'])
 def test_threshold_that_is_no_scalar_is_refused(name):
   inputs = _random_inputs((4, 2), seed=6)

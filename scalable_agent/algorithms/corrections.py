@@ -43,8 +43,7 @@ def from_logits(correction, q_estimate, behaviour_policy_logits,
   """Targets and advantages of a correction, for softmax policies.
 
   All arguments but the first two are those of `vtrace.from_logits`. The two
-  clipping thresholds make a difference only where the table above has them, and
-  `trust_region_threshold` only to V-trace with q_{t+1} = y_{t+1}.
+  clipping thresholds make a difference only where the table above has them.
 
   Args:
     correction: One of `CORRECTIONS`.
@@ -52,7 +51,14 @@ def from_logits(correction, q_estimate, behaviour_policy_logits,
 
   Returns:
     A `vtrace.VTraceFromLogitsReturns`: `vs` is y_t, `pg_advantages` is A_t.
+
+  Raises:
+    ValueError: There is a trust region, and it is not of V-trace with q_{t+1} =
+      y_{t+1}, the only one that has it.
   """
+  if trust_region_threshold is not None and (
+      correction, q_estimate) != ('vtrace', 'target'):
+    raise ValueError(f'{correction} with {q_estimate} has no trust region')
   returns = vtrace.from_logits(
       behaviour_policy_logits, target_policy_logits, actions, discounts,
       rewards, values, bootstrap_value, clip_rho_threshold,

@@ -147,9 +147,9 @@ def _check_replay(config):
            'leave --off_policy_correction and --q_estimate')
   # The trust region's relevance is computed from truncated weights.
   _require(config, not config.trust_region_threshold or
-           config.clip_rho_threshold > 0,
-           'trust_region_threshold', 'with --clip_rho_threshold=0 nothing is '
-           'too far off the policy')
+           0 < config.clip_rho_threshold < math.inf,
+           'trust_region_threshold', 'with --clip_rho_threshold='
+           f'{config.clip_rho_threshold:g} nothing is too far off the policy')
 
 
 def _check_shared_replay(config):

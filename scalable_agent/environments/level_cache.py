@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 
+from scalable_agent.environments import python_environ
 from scalable_agent.files import file_names
 from scalable_agent.files import whole_file
 
@@ -178,7 +179,7 @@ def _locked(path):
 
 
 def _copy(source, target):
-  """Copies a file to where it was not, or was the same.
+  """Copies a file to where there is none yet, or one of the same content.
 
   Raises:
     FileNotFoundError: There is no such source.
@@ -202,7 +203,7 @@ def _copy_elsewhere(source, target, is_trial=False):
   """
   result = subprocess.run(
       [sys.executable, '-c', _PROGRAM, source, target,
-       *['trial'] * is_trial], check=False,
+       *['trial'] * is_trial], check=False, env=python_environ.same_path(),
       stdin=subprocess.DEVNULL, capture_output=True, text=True,
       timeout=_COPY_TIMEOUT_SECONDS)
   if result.returncode:

@@ -84,7 +84,7 @@ class Initializer:
 
 def linear(params, name, inputs):
   """Applies a linear layer: [N, inputs] to [N, outputs]."""
-  # Not `bias_add`, which is fused with the product, and slower so.
+  # Not `bias_add`: TensorFlow fuses it with the product, which is slower.
   return tf.matmul(inputs, params[name + '/w']) + params[name + '/b']
 
 

@@ -118,7 +118,7 @@ def _gates(params, name, inputs):
   """Returns what `lstm_gates` does, and U."""
   kernel = params[name + '/w']
   num_inputs = inputs.shape[-1]
-  # Its gradient is less work than that of two slices.
+  # The gradient of a split is less work than those of two slices.
   of_inputs, weights = tf.split(
       kernel, [num_inputs, kernel.shape[0] - num_inputs])
   return tf.tensordot(inputs, of_inputs, 1) + params[name + '/b'], weights

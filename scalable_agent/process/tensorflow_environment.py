@@ -64,12 +64,21 @@ def _without_chatter():
   """Drops lines that libraries write to stderr whatever the log level is.
 
   Another process filters stderr, so that all other lines are seen even if a
-  library ends this process.
+  library ends this process. Without `sed`, or without stderr, none is dropped.
   """
-  error = os.dup(2)
-  sed = subprocess.Popen(
-      ['sed', '-u', r'/^I0000 \|^WARNING: All log messages before absl/d'],
-      stdin=subprocess.PIPE, stdout=error, start_new_session=True)
+  try:
+    error = os.dup(2)
+  except OSError:
+    yield
+    return
+  try:
+    sed = subprocess.Popen(
+        ['sed', '-u', r'/^I0000 \|^WARNING: All log messages before absl/d'],
+        stdin=subprocess.PIPE, stdout=error, start_new_session=True)
+  except OSError:
+    os.close(error)
+    yield
+    return
   os.dup2(sed.stdin.fileno(), 2)
   try:
     yield

@@ -29,8 +29,8 @@ class Values:
     Args:
       row: The first row, an int.
       values: Arrays [T+1, ...].
-      begin: The first value to write. Unless it is 0, or `row` is the first of
-        its lane, the value before it is that of the row before.
+      begin: The first value to write. If it is above 0, and `row` is not the
+        first of its lane, the row before holds the value before.
       end: The value after the last one to write.
     """
     self._values[row:row + end - begin] = values[begin:end]

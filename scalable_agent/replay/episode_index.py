@@ -4,8 +4,8 @@
     an episode                          <--------------->
     what is cut out of it               |--------|--------|--------|
 
-The last unroll that is cut out of an episode goes on in the next one. Its last
-entry is the first of that, or a later one.
+The last unroll that is cut out of an episode runs on into the next one: it ends
+at that one's first entry, or later.
 """
 
 import bisect

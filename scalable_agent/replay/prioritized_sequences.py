@@ -90,7 +90,7 @@ class PrioritizedSequences:
     Returns:
       A `Batch` with a list of B replayed sequences. `weights` undo what the
       priorities do to the expectation of a sum over the batch (equation 2).
-      `kept_versions` is of the unrolls that were taken.
+      `kept_versions` has the policy versions of the unrolls that were taken.
 
     Raises:
       Closed: The source is closed, or was while waiting.

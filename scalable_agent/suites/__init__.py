@@ -61,6 +61,9 @@ def _nearest(level_name):
   """Returns the names that a user may have meant, the nearest first."""
   if gym_ids.is_like_id(level_name):
     atari_level = gym_ids.atari_level(level_name)
+    game = level_name.partition('-')[0]
+    if atari_level is None and atari.SUITE.has(game):
+      atari_level = game
     return [atari_level or f'gym:{level_name.removeprefix("gym")}']
   return difflib.get_close_matches(
       level_name.casefold(), [name for suite in SUITES for name in suite.names],

@@ -14,7 +14,8 @@ PoolLayout.__doc__ = """How environments are spread.
   minimum_batch_size: Environments that a pool waits for before it hands them
     out (Atari: equal to the maximum).
   maximum_batch_size: Environments that a pool hands out at once at the most. A
-    pool of several games hands out whole games, and may so exceed it.
+    pool of several games hands out all environments of a game together, which
+    may be more.
   num_workers: Threads (Atari) or processes (others) per pool.
 """
 ONE_ENVIRONMENT = PoolLayout(1, 1, 1, 1, 1)

@@ -69,7 +69,7 @@ def make_bench(config, pool):
                agent_assembly.create_agent(config, pool))
 
 
-def measure_parts(config, seconds):
+def measure_parts(config, seconds, more_sizes=()):
   """Measures all parts alone, in a process of its own.
 
   TensorFlow's threads cannot be changed once it runs, and alone a part may use
@@ -78,19 +78,22 @@ def measure_parts(config, seconds):
   Args:
     config: A `config.Config`.
     seconds: To measure for, each.
+    more_sizes: Batch sizes to measure the policy with beside those that occur.
 
   Returns:
     A dict of `environments`, `inference` (on as many as a pool hands out),
     `learner` and `data_path` in frames per second; `core_seconds`, a dict of
-    the same to the core-seconds of a frame; and `inference_by_batch`, a dict of
-    batch size to frames per second.
+    the same to the core-seconds of a frame; and two dicts of batch size to what
+    the policy makes of it, `inference_by_batch` in frames per second and
+    `inference_core_seconds`, again of a frame.
   """
   logging.info(
       'Measuring each part of %s on %s alone for %g s',
       config.agent if config.agent == 'reactor' else config.architecture,
       config.level_name, seconds)
   with processes.executor(1, tensorflow_environment.load) as executor:
-    return executor.submit(_measure_parts, config, seconds).result()
+    return executor.submit(
+        _measure_parts, config, seconds, more_sizes).result()
 
 
 def choose_devices(config):
@@ -99,7 +102,7 @@ def choose_devices(config):
       config, intra_op_threads=machine_cores.count()))
 
 
-def _measure_parts(config, seconds):
+def _measure_parts(config, seconds, more_sizes):
   devices = choose_devices(config)
   layout = suites.choose_layout(config, config.num_actors)
   with open_pools(config) as pools:
@@ -111,7 +114,8 @@ def _measure_parts(config, seconds):
         bench.agent, bench.learner.weights(), 0, config.seed,
         devices.inference, devices.jit_compile)
     size = layout.maximum_batch_size
-    sizes = sorted({2**i for i in range(layout.size.bit_length())} | {size})
+    sizes = sorted({2**i for i in range(layout.size.bit_length())} |
+                   {size, *more_sizes})
     by_batch = measure_inference(bench, policy, sizes, seconds / 4)
     measured = dict(
         environments=measure_environments(config, pools, seconds),
@@ -124,7 +128,9 @@ def _measure_parts(config, seconds):
         core_seconds={
             name: part.core_seconds for name, part in measured.items()},
         inference_by_batch={
-            str(size): part.rate for size, part in by_batch.items()})
+            str(size): part.rate for size, part in by_batch.items()},
+        inference_core_seconds={
+            str(size): part.core_seconds for size, part in by_batch.items()})
 
 
 def measure_environments(config, pools, seconds):

@@ -3,6 +3,7 @@
 import dataclasses
 
 from absl import logging
+import numpy as np
 
 from scalable_agent import suites
 from scalable_agent.assembly import agent as agent_assembly
@@ -35,10 +36,11 @@ def _shape(config):
   # So far the pools of a run on one machine were checked.
   checks.check(_actor_job(config))
   facts = suites.find_facts(config)
-  frame = tuple(facts.observation_spec[0].shape)
-  if len(frame) != 3:
+  spec = facts.observation_spec[0]
+  frame = tuple(spec.shape)
+  if len(frame) != 3 or spec.dtype != np.uint8:
     raise ConfigError(
-        '--plan measures unrolls of images, and --level_name='
+        '--plan measures unrolls of images of bytes, and --level_name='
         f'{config.level_name} has none.')
   return unrolls.Shape(
       frame, config.unroll_length, facts.num_actions, config.use_lstm,
@@ -51,8 +53,11 @@ def unrolls_begun_at_once(config):
   Args:
     config: A `config.Config`.
   """
-  if not suites.of(config).has_fixed_batches:
-    return 1
+  return _acting_size(config) if suites.of(config).has_fixed_batches else 1
+
+
+def _acting_size(config):
+  """Returns for how many environments at once an actor job acts, at most."""
   return suites.choose_layout(
       _actor_job(config), config.envs_per_actor).maximum_batch_size
 
@@ -71,14 +76,17 @@ def measure(config, seconds):
     ConfigError: It is no system that plans are of.
   """
   shape = _shape(config)
-  core_seconds = parts.measure_parts(config, seconds)['core_seconds']
+  size = _acting_size(config)
+  measured = parts.measure_parts(config, seconds, [size])
+  core_seconds = measured['core_seconds']
   logging.info('Measuring the training loop for %g s', 2 * seconds)
   whole = loop.measure_loop(
       config, devices_assembly.choose(config), 2 * seconds)
   logging.info('Measuring the transport for %g s', seconds)
   num_cores = machine_cores.count()
   return plan.Costs(
-      core_seconds['environments'], core_seconds['inference'],
+      core_seconds['environments'],
+      measured['inference_core_seconds'][str(size)],
       core_seconds['data_path'], core_seconds['learner'],
       transport.measure_costs(
           shape, num_cores, config.envs_per_actor, seconds),

@@ -11,6 +11,8 @@ import os
 import signal
 import threading
 
+from scalable_agent.process import errors
+
 _CONTEXT = multiprocessing.get_context('spawn')
 # How long processes wait for each other.
 _MEETING_SECONDS = 300.
@@ -27,6 +29,9 @@ def executor(count, prepare=None):
   Args:
     count: How many processes.
     prepare: None, or a function that each calls before it loads anything else.
+
+  Raises:
+    Failure: One of them has died.
   """
   barrier = _CONTEXT.Barrier(count)
   with concurrent.futures.ProcessPoolExecutor(
@@ -34,9 +39,14 @@ def executor(count, prepare=None):
     with _ended_on_errors():
       with _keeping_interrupts():
         begun = [processes.submit(meet) for _ in range(count)]
-      for future in begun:
-        future.result()
-      yield processes
+      try:
+        for future in begun:
+          future.result()
+        yield processes
+      except concurrent.futures.BrokenExecutor as e:
+        raise errors.Failure(
+            'A process that measures has died. If it was killed, the machine '
+            'or the container may have run out of memory.') from e
 
 
 def _begin(barrier, prepare):

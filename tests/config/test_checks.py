@@ -1,5 +1,6 @@
 """Settings that cannot work, alone or together, are refused in one line."""
 
+import math
 import string
 import sys
 
@@ -131,7 +132,9 @@ def test_a_level_name_that_is_mistyped_gets_the_nearest(
     ('trust_region_threshold', dict(
         trust_region_threshold=.1, q_estimate='baseline')),
     ('trust_region_threshold', dict(
-        trust_region_threshold=.1, clip_rho_threshold=0.))])
+        trust_region_threshold=.1, clip_rho_threshold=0.)),
+    ('trust_region_threshold', dict(
+        trust_region_threshold=.1, clip_rho_threshold=math.inf))])
 def test_settings_of_replay_that_cannot_work_together(name, values):
   assert f'--{name}={values[name]} cannot work: ' in message_of(
       level_name='pong', **values)

@@ -299,7 +299,10 @@ def test_actions_count_from_the_spaces_start(make_fake):
     (_box((2, 2, 2, 2), np.uint8), 'neither a vector nor an image'),
     (_box((2,), np.int64), 'neither uint8, bool nor float'),
     (_box((0, 5, 3), np.uint8), 'is empty'),
-    (gymnasium.spaces.Discrete(3), r'Discrete\(3\) is not a Box')])
+    (gymnasium.spaces.Discrete(3),
+     r'Discrete\(3\) is no gymnasium\.spaces\.Box$'),
+    # As those of the package that Gymnasium has taken the place of.
+    (types.SimpleNamespace(shape=(3,)), r'Box \(it is of types\)$')])
 def test_unsupported_observations(make_fake, space, message):
   with pytest.raises(PoolError, match='^gym:Fake-v0: .*' + message):
     make_fake(space)
@@ -317,7 +320,8 @@ def _error(level_name, **kwargs):
 
 def test_unsupported_actions():
   assert _error('gym:Pendulum-v1').startswith(
-      'gym:Pendulum-v1: action space Box(-2.0, 2.0, (1,), float32) is not ')
+      'gym:Pendulum-v1: action space Box(-2.0, 2.0, (1,), float32) is no '
+      'gymnasium.spaces.Discrete')
 
 
 def test_unknown_id_names_similar_ones():

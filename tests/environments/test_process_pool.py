@@ -214,6 +214,19 @@ def test_libraries_of_an_environment_make_no_threads(
     assert pool.recv().step_output.observation[0][0, 0] == expected
 
 
+@pytest.mark.parametrize('given, expected', [
+    ({}, 0), ({'PYTHONPATH': str(_ROOT)}, 1), ({'PYTHONSAFEPATH': '1'}, 2)])
+def test_what_environments_start_has_the_users_variables(
+    make_pool, monkeypatch, given, expected):
+  """And not those of a worker, with which another Python may not work."""
+  for name in 'PYTHONPATH', 'PYTHONSAFEPATH':
+    monkeypatch.delenv(name, raising=False)
+  for name, value in given.items():
+    monkeypatch.setenv(name, value)
+  pool = make_pool([{}], factory='of_childs_variables')
+  assert pool.recv().step_output.observation[0][0, 0] == expected
+
+
 @pytest.mark.parametrize('num_environments,num_processes,expected', [
     (5, 2, [2, 3]), (4, 4, [1, 1, 1, 1]), (3, 1, [3])])
 def test_environments_are_spread_evenly(

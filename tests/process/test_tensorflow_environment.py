@@ -121,6 +121,14 @@ def test_what_is_no_chatter_is_seen():
   assert result.stderr == 'E0000 00:00:1.2 3 cuda.cc] bad\n'
 
 
+@pytest.mark.parametrize('without', ['os.environ["PATH"] = ""', 'os.close(2)'])
+def test_where_lines_cannot_be_filtered_none_is(without):
+  """As without `sed`, or without stderr."""
+  result = _run(f'import os\n{without}\nwith t._without_chatter():\n'
+                '  print("loaded")')
+  assert (result.returncode, result.stdout) == (0, 'loaded\n'), result.stderr
+
+
 def test_what_a_library_says_last_is_seen():
   """Though it ends the process, as on a processor that it is not made for."""
   result = _run(_WRITE.format(_CHATTER + b'needs AVX\n') +

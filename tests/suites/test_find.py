@@ -57,7 +57,7 @@ def test_every_name_that_is_offered_is_its_suites():
                                            'montezuma_revenge'),
     ('atari-57', 'atari57'), ('dmlab-30', 'dmlab30'), ('PONG', 'pong'),
     ('DMLAB30', 'dmlab30'), ('ATARI57', 'atari57'),
-    ('PongNoFrameskip-v4', 'pong'), ('Pong-v5', 'pong'),
+    ('PongNoFrameskip-v4', 'pong'), ('Pong-v5', 'pong'), ('pong-v5', 'pong'),
     ('CartPole-v1', 'gym:CartPole-v1'),
     ('gymCartPole-v1', 'gym:CartPole-v1')])
 def test_a_name_that_is_nearly_a_known_one_is_a_mistake(typo, meant):

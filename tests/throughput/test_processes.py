@@ -14,6 +14,7 @@ import time
 import psutil
 import pytest
 
+from scalable_agent.process import errors
 from scalable_agent.throughput import processes
 from tests.environments import processes as processes_lib
 
@@ -43,6 +44,12 @@ def _benchmark():
       with contextlib.suppress(psutil.NoSuchProcess):
         process.kill()
     benchmark.communicate()
+
+
+def test_a_process_that_is_killed_is_said():
+  with pytest.raises(errors.Failure, match='^A process that measures has died'):
+    with processes.executor(1) as executor:
+      executor.submit(os._exit, 9).result()
 
 
 @pytest.mark.parametrize('seconds', [0, 5])

@@ -258,8 +258,15 @@ def check_actions(level_name, space):
   import gymnasium
   if not isinstance(space, gymnasium.spaces.Discrete):
     raise PoolError(
-        f'{level_name}: action space {space} is not Discrete')
+        f'{level_name}: action space {space} is no gymnasium.spaces.Discrete'
+        f'{_package(space)}')
   return int(space.n), int(space.start)
+
+
+def _package(space):
+  """Names the package of a space that is not Gymnasium's, for a message."""
+  module = type(space).__module__
+  return '' if module.startswith('gymnasium.') else f' (it is of {module})'
 
 
 def _observation_spec(level_name, space):
@@ -267,7 +274,8 @@ def _observation_spec(level_name, space):
   import gymnasium
   if not isinstance(space, gymnasium.spaces.Box):
     raise PoolError(
-        f'{level_name}: observation space {space} is not a Box')
+        f'{level_name}: observation space {space} is no gymnasium.spaces.Box'
+        f'{_package(space)}')
   shape, dtype = tuple(space.shape), np.dtype(space.dtype)
   if len(shape) not in (1, 2, 3):
     raise PoolError(

@@ -1,12 +1,15 @@
 """Runs some of the environments of a `ProcessPool`, as a process of its own.
 
 Started as `python -m scalable_agent.environments.pools.worker CONTROL MEMORY
-DIRECTORY`, of which two are file descriptors inherited from the pool's process:
+DIRECTORY ENVIRON`. Two of these are file descriptors inherited from the pool's
+process:
 
   CONTROL: A socket that keeps message boundaries, for `worker_messages`. When
     it ends, so does the worker, and all that its environments started.
   MEMORY: A file without a name that holds everything of `SharedArrays`.
   DIRECTORY: Where temporary files go; removed at the end.
+  ENVIRON: For `python_environ.restore`, so that programs that environments
+    start have the user's own variables.
 
 This process must never import TensorFlow: there may be hundreds of it.
 """
@@ -29,6 +32,7 @@ import numpy as np
 
 from scalable_agent.environments import contract
 from scalable_agent.environments import PoolError
+from scalable_agent.environments import python_environ
 from scalable_agent.environments.pools import worker_messages
 
 # A worker that was sent several steps reports after this time those that it has
@@ -266,6 +270,7 @@ def main(argv):
   _do_not_interrupt_others()
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   faulthandler.enable()
+  python_environ.restore(argv[4])
   control = socket.socket(fileno=int(argv[1]))
   memory_fd = int(argv[2])
   # The pool sees by the channel that this process ended: nobody else may hold

@@ -32,9 +32,9 @@ SharedArrays = collections.namedtuple(
 SharedArrays.__doc__ = """What pool and workers exchange, by environment id.
 
   action: int32 [N], written by the pool before it asks for a step.
-  stepping: int32 [N], written by the worker, like all that follows: at the
-    first id of a worker the id of the environment that it steps, or that it
-    stepped last.
+  stepping: int32 [N]. The entry at a worker's first id names the environment
+    that this worker steps, or stepped last. The worker writes it, like all that
+    follows; the pool does so once, before the first outputs.
   reward, episode_return: float32 [N], as in a `StepOutput`.
   episode_step: int32 [N], likewise.
   done, is_first, is_last: bool [N], as in a `PoolOutput`.

@@ -13,10 +13,12 @@ import tempfile
 import time
 
 from scalable_agent.environments import PoolError
+from scalable_agent.environments import python_environ
 from scalable_agent.process import signals
 
 _PROGRAM = 'scalable_agent.environments.pools.worker'
-# For ending when asked, and on SIGTERM; what gets SIGKILL is only to be reaped.
+# How long a worker has to end when asked, and again after SIGTERM; and how long
+# the system has to end one that was killed.
 _GRACE_SECONDS = 1.0
 _KILL_GRACE_SECONDS = 10.0
 # Between two looks at whether a process has ended.
@@ -69,8 +71,8 @@ class WorkerProcess:
       undo.callback(shutil.rmtree, self._directory, ignore_errors=True)
       # The end of its output is kept to say why it died, and is not logged.
       self._process = subprocess.Popen(
-          [sys.executable, '-u', '-m', _PROGRAM,
-           str(remote.fileno()), str(memory_fd), self._directory],
+          [sys.executable, '-u', '-m', _PROGRAM, str(remote.fileno()),
+           str(memory_fd), self._directory, python_environ.own()],
           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
           stderr=subprocess.STDOUT, bufsize=0,
           env=dict(_worker_environ(), TMPDIR=self._directory),
@@ -255,10 +257,7 @@ def end_all(workers):
 
 
 def _worker_environ():
-  path = [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
-  environ = dict(
-      os.environ, CUDA_VISIBLE_DEVICES='', PYTHONPATH=os.pathsep.join(path),
-      PYTHONSAFEPATH='1')
+  environ = dict(python_environ.same_path(), CUDA_VISIBLE_DEVICES='')
   # Parallelism is between the processes. The second is of Mesa's software
   # renderer, which then draws in the thread that asks for it.
   environ.setdefault('OMP_NUM_THREADS', '1')
