@@ -73,7 +73,8 @@ def test_measures_all_parts_and_the_whole(tmp_path):
   figures = json.loads(path.read_text())
   assert set(figures) == {
       *_RATES, *_RATIOS, *_DISTRIBUTIONS, 'cores', 'memory_mib', 'times',
-      'bottleneck', 'core_seconds', 'inference_by_batch', 'machine', 'config'}
+      'bottleneck', 'core_seconds', 'inference_by_batch',
+      'inference_core_seconds', 'machine', 'config'}
   assert set(figures['core_seconds']) == {
       'environments', 'inference', 'learner', 'data_path'}
   assert all(0 < cost < .1 for cost in figures['core_seconds'].values())
@@ -85,6 +86,8 @@ def test_measures_all_parts_and_the_whole(tmp_path):
   assert figures['environment_utilisation'] == pytest.approx(
       figures['whole'] / figures['environments'])
   assert list(figures['inference_by_batch']) == ['1', '2', '4', '8']
+  assert figures['inference_core_seconds'].keys() == figures[
+      'inference_by_batch'].keys()
   assert figures['config']['level_name'] == 'gym:CartPole-v1'
   _check_whole(figures)
   _check_machine(figures['machine'])

@@ -1,5 +1,6 @@
 """Runs the `main` of a binary."""
 
+import contextlib
 import io
 import sys
 
@@ -20,7 +21,9 @@ def run(main):
   """
   # Tests may put something else there.
   if isinstance(sys.stdout, io.TextIOWrapper):
-    sys.stdout.reconfigure(errors='backslashreplace')
+    # Raised after the change, if what was a file has become a pipe.
+    with contextlib.suppress(OSError):
+      sys.stdout.reconfigure(errors='backslashreplace')
   app.define_help_flags()
   for name in _HELP:
     flag = flags.FLAGS[name]
