@@ -615,7 +615,7 @@ def test_half_of_a_name_is_not_left_to_another_program(family, number):
 
 
 @pytest.mark.parametrize('number', ['::', '::1'])
-@pytest.mark.parametrize('host', ['0.0.0.0', '::'])
+@pytest.mark.parametrize('host', ['0.0.0.0', '[::]'])
 def test_half_of_all_addresses_is_not_left_to_another_program(number, host):
   """gRPC would be content with those of IPv4."""
   try:
