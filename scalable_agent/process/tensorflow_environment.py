@@ -66,17 +66,8 @@ def _without_chatter():
   Another process filters stderr, so that all other lines are seen even if a
   library ends this process. Without `sed`, or without stderr, none is dropped.
   """
-  try:
-    error = os.dup(2)
-  except OSError:
-    yield
-    return
-  try:
-    sed = subprocess.Popen(
-        ['sed', '-u', r'/^I0000 \|^WARNING: All log messages before absl/d'],
-        stdin=subprocess.PIPE, stdout=error, start_new_session=True)
-  except OSError:
-    os.close(error)
+  error, sed = _start_filter()
+  if sed is None:
     yield
     return
   os.dup2(sed.stdin.fileno(), 2)
@@ -89,6 +80,22 @@ def _without_chatter():
     # Programs that other threads have started write to it too, until they end.
     with contextlib.suppress(subprocess.TimeoutExpired):
       sed.wait(_FILTER_SECONDS)
+
+
+def _start_filter():
+  """Returns a copy of stderr, and a process that writes there what is kept.
+
+  Both are None where there is no stderr, or no `sed`.
+  """
+  with contextlib.ExitStack() as undo, contextlib.suppress(OSError):
+    error = os.dup(2)
+    undo.callback(os.close, error)
+    sed = subprocess.Popen(
+        ['sed', '-u', r'/^I0000 \|^WARNING: All log messages before absl/d'],
+        stdin=subprocess.PIPE, stdout=error, start_new_session=True)
+    undo.pop_all()
+    return error, sed
+  return None, None
 
 
 def _is_for_users(record):

@@ -31,11 +31,11 @@ def complete(entries, least=0):
   Returns:
     Such a dict.
   """
-  counts = collections.Counter(itertools.chain.from_iterable(entries.values()))
+  counts = _count_columns(entries)
   ordered = sorted(
       counts, key=lambda column: (-counts[column], _order(column)))
   most = max(counts.values(), default=0)
-  needed = max(math.floor(_KEPT * most) + 1, min(least, most))
+  needed = max(most_of_second_round(entries) + 1, min(least, most))
   found, num_found = {}, 0
   for num_columns in range(1, len(ordered) + 1):
     columns = ordered[:num_columns]
@@ -60,8 +60,13 @@ def most_of_second_round(samples):
   Args:
     samples: A dict of sample to a dict of seed to anything.
   """
-  counts = collections.Counter(itertools.chain.from_iterable(samples.values()))
-  return math.floor(_KEPT * max(counts.values(), default=0))
+  return math.floor(
+      _KEPT * max(_count_columns(samples).values(), default=0))
+
+
+def _count_columns(entries):
+  """Returns how many rows have each column, see `complete`."""
+  return collections.Counter(itertools.chain.from_iterable(entries.values()))
 
 
 def by_drawn(samples):
@@ -117,7 +122,7 @@ def left_out(samples, kept):
   Returns:
     A list of `Outcome`s.
   """
-  counts = collections.Counter(itertools.chain.from_iterable(samples.values()))
+  counts = _count_columns(samples)
   most = max(counts.values(), default=0)
   few = most / 2 if most > BEST else 0
   counted = {(outcome.sample, outcomes_lib.repetition(outcome))

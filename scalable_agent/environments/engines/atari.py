@@ -3,8 +3,8 @@
 Table G.1: 84x84 grey frames, action repeat 4, the maximum of the last two
 frames, stacks of four. The loss of a life ends the episode for the learner
 while the game plays on; a game's return is that of all its lives. Table 4: up
-to 30 no-ops at the start of a game. What the paper does not say: at
-most 108,000 frames a game, and no sticky actions.
+to 30 no-ops at the start of a game. What the paper does not say: at most
+108,000 frames a game, and no sticky actions.
 """
 
 import numpy as np
