@@ -92,7 +92,7 @@ def test_test_script_installs_the_test_extra_and_runs_all(tmp_path):
   lines = _run('test.sh', VENV=venv).stdout.splitlines()
   assert f'{_ROOT}[test]' in lines
   pytest_arguments = [
-      '-m', 'pytest', '--numprocesses=3', '--dist=loadfile',
+      '-m', 'pytest', '--numprocesses=4', '--dist=loadfile',
       '--no-loadscope-reorder', '--max-worker-restart=0']
   assert lines[-7:] == pytest_arguments + ['tests']
   lines = _run('test.sh', '-k', 'a b', VENV=venv).stdout.splitlines()

@@ -31,3 +31,13 @@ def derive(seed, use, number=0, task=0):
   (word,) = np.random.SeedSequence(
       [seed, use, number, task]).generate_state(1)
   return int(word) % _NUM_SEEDS
+
+
+def of_replay(seed, task):
+  """Returns the seed of a learner's draws; other learners have others.
+
+  Args:
+    seed: The run's.
+    task: The learner's index, -1 if it is the only job.
+  """
+  return derive(seed, REPLAY, task=max(task, 0))

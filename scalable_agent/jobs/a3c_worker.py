@@ -1,7 +1,7 @@
 """Acts as a worker of A3C, and sends the gradient of each unroll."""
 
 from scalable_agent import a3c
-from scalable_agent.assembly import loss as loss_assembly
+from scalable_agent.assembly import impala as impala_assembly
 from scalable_agent.jobs import learner_link
 
 
@@ -36,6 +36,6 @@ def _make_worker(link):
 
   return a3c.Worker(
       link.create_policy(*client.get_weights(-1)),
-      loss_assembly.create_gradient_fn(
+      impala_assembly.create_gradient_fn(
           link.config, link.agent, devices.inference, devices.jit_compile),
       client.get_weights, send)

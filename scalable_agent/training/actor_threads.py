@@ -7,7 +7,7 @@ from scalable_agent import a3c
 from scalable_agent import actor
 from scalable_agent import suites
 from scalable_agent.assembly import actor as actor_assembly
-from scalable_agent.assembly import loss as loss_assembly
+from scalable_agent.assembly import impala as impala_assembly
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.config import seeds
 from scalable_agent.logs import film
@@ -70,7 +70,7 @@ class ActorThreads:
     self._order = threading.Lock()
     self._camera = film.Camera(pools[0])
     if config.architecture == 'a3c':
-      gradient_fn = loss_assembly.create_gradient_fn(
+      gradient_fn = impala_assembly.create_gradient_fn(
           config, agent, policy.device, policy.jit_compile)
 
     def act(pool):

@@ -1,6 +1,7 @@
 """From flags to a learner: each value comes where it belongs."""
 
 import collections
+import dataclasses
 import types
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 from scalable_agent import config as config_lib
 from scalable_agent import trajectories
 from scalable_agent.assembly import devices as devices_assembly
+from scalable_agent.assembly import impala as impala_assembly
 from scalable_agent.assembly import learner as learner_assembly
-from scalable_agent.assembly import loss as loss_assembly
+from scalable_agent.assembly import reactor as reactor_assembly
 from scalable_agent.config import seeds
 from scalable_agent.environments import ArraySpec
 from scalable_agent.process import timing
@@ -42,18 +44,18 @@ def _calls(monkeypatch):
     monkeypatch.setattr(module, name, lambda *args, **kwargs: calls.update(
         {name: (args, kwargs)}))
 
-  for algorithm in loss_assembly.impala, loss_assembly.reactor:
-    record(algorithm, 'make_loss_fn')
-  record(learner_assembly.adam, 'Adam')
-  record(learner_assembly.rmsprop, 'RMSProp')
+  record(impala_assembly.impala, 'make_loss_fn')
+  record(impala_assembly.rmsprop, 'RMSProp')
+  record(reactor_assembly.reactor, 'make_loss_fn')
+  record(reactor_assembly.adam, 'Adam')
+  record(reactor_assembly.prioritized_sequences, 'PrioritizedSequences')
   record(learner_assembly.learner_lib, 'Learner')
-  record(learner_assembly.prioritized_sequences, 'PrioritizedSequences')
   return calls
 
 
-def _loss_settings(calls, config):
+def _loss_settings(calls, algorithm, config):
   """The settings of the loss that a configuration has, a dict."""
-  loss_assembly.create_loss_fn(config, 'agent')
+  algorithm.create_loss_fn(config, 'agent')
   (agent, settings), others = calls['make_loss_fn']
   assert (agent, others) == ('agent', {})
   return settings._asdict()
@@ -61,10 +63,11 @@ def _loss_settings(calls, config):
 
 def test_every_value_of_reactor_comes_where_it_belongs(calls):
   config = config_lib.resolve(_REACTOR)
-  assert _loss_settings(calls, config) == dict(
+  algorithm = reactor_assembly.ALGORITHM
+  assert _loss_settings(calls, algorithm, config) == dict(
       discounting=.9, reward_clipping='soft_asymmetric', entropy_cost=.2,
       lambda_=.3, policy_gradient='tislr', beta_loo_clip=4.)
-  learner_assembly._create_optimizer(config)
+  algorithm.create_optimizer(config)
   assert calls['Adam'] == ((), dict(beta_1=.6, beta_2=.7, epsilon=.8))
   times = timing.StageTimes()
   learner_assembly.create_source(config, 'queue', times, 'agent', None)
@@ -76,7 +79,7 @@ def test_every_value_of_reactor_comes_where_it_belongs(calls):
 def test_learners_draw_from_their_replays_on_their_own(monkeypatch):
   """They have one --seed, which the same command gives them."""
   calls = []
-  monkeypatch.setattr(learner_assembly.buffer, 'Buffer',
+  monkeypatch.setattr(impala_assembly.buffer, 'Buffer',
                       lambda capacity, seed: calls.append(seed))
   for task in (-1, 0, 1):
     learner_assembly.create_source(types.SimpleNamespace(
@@ -94,10 +97,10 @@ _Part = collections.namedtuple(
 def _made(monkeypatch):
   """Has each part of replay be a `_Part`."""
   for module, name in [
-      (learner_assembly.replayed_queue, 'ReplayedQueue'),
-      (learner_assembly.replayer, 'Replayer'),
-      (learner_assembly.episode_buffer, 'EpisodeBuffer'),
-      (learner_assembly.buffer, 'Buffer')]:
+      (impala_assembly.replayed_queue, 'ReplayedQueue'),
+      (impala_assembly.replayer, 'Replayer'),
+      (impala_assembly.episode_buffer, 'EpisodeBuffer'),
+      (impala_assembly.buffer, 'Buffer')]:
     monkeypatch.setattr(
         module, name, lambda *args, name=name: _Part(name, args))
 
@@ -138,20 +141,22 @@ def test_batches_are_replayed_from_the_buffer_that_is_configured(
     (dict(entropy_on_replay=True), dict(entropy_on_replay=True))])
 def test_every_value_of_impala_comes_where_it_belongs(calls, changes, expected):
   config = config_lib.resolve(dict(_IMPALA, **changes))
-  assert _loss_settings(calls, config) == dict(dict(
+  algorithm = impala_assembly.ALGORITHM
+  assert _loss_settings(calls, algorithm, config) == dict(dict(
       discounting=.9, reward_clipping='soft_asymmetric', baseline_cost=.3,
       entropy_cost=.2, clip_rho_threshold=2., clip_pg_rho_threshold=3.,
       lambda_=.7, off_policy_correction='vtrace', q_estimate='target',
       trust_region_threshold=.04, entropy_on_replay=False), **expected)
-  learner_assembly._create_optimizer(config)
+  algorithm.create_optimizer(config)
   assert calls['RMSProp'] == ((.5, .7, .6, .8), {})
 
 
 def _learner(calls, monkeypatch, config, num_replicas=1, spec=None):
   """The keyword arguments that make a configuration's learner, a dict."""
-  monkeypatch.setattr(loss_assembly, 'create_loss_fn', lambda *args: 'loss')
-  monkeypatch.setattr(
-      learner_assembly, '_create_optimizer', lambda *args: 'optimizer')
+  for algorithm in impala_assembly, reactor_assembly:
+    monkeypatch.setattr(algorithm, 'ALGORITHM', dataclasses.replace(
+        algorithm.ALGORITHM, create_loss_fn=lambda *args: 'loss',
+        create_optimizer=lambda *args: 'optimizer'))
   agent = types.SimpleNamespace(
       observation_spec=(spec or ArraySpec((84, 84, 4), np.uint8),))
   devices = devices_assembly.Devices(

@@ -1,5 +1,6 @@
 """The parts of a run, connected: who acts with which weights, what is saved."""
 
+import dataclasses
 import functools
 import json
 import os
@@ -18,7 +19,8 @@ from scalable_agent import suites
 from scalable_agent import trajectories
 from scalable_agent.assembly import agent as agent_assembly
 from scalable_agent.assembly import devices as devices_lib
-from scalable_agent.assembly import loss as loss_assembly
+from scalable_agent.assembly import impala as impala_assembly
+from scalable_agent.assembly import reactor as reactor_assembly
 from scalable_agent.checkpoints import checkpoint
 from scalable_agent.checkpoints import checkpoint_files
 from scalable_agent.config import flags as config_flags
@@ -73,7 +75,9 @@ def quick(monkeypatch):
         tf.square(batch.unrolls.agent_outputs.policy_logits), [0, 2])
     return size, dict(total_loss=size), priorities
 
-  monkeypatch.setattr(loss_assembly, 'create_loss_fn', create_loss_fn)
+  for algorithm in impala_assembly, reactor_assembly:
+    monkeypatch.setattr(algorithm, 'ALGORITHM', dataclasses.replace(
+        algorithm.ALGORITHM, create_loss_fn=create_loss_fn))
 
 
 def _largest_log_rho(logdir, architecture, use_lstm, num_steps=6):
