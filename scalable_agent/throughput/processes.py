@@ -6,6 +6,7 @@ They ignore a terminal's Ctrl-C; the process that started them ends them.
 import concurrent.futures
 import contextlib
 import multiprocessing
+from multiprocessing import connection as connection_lib
 from multiprocessing import resource_tracker
 import os
 import signal
@@ -16,6 +17,8 @@ from scalable_agent.process import errors
 _CONTEXT = multiprocessing.get_context('spawn')
 # How long processes wait for each other.
 _MEETING_SECONDS = 300.
+_LOST = ('A process that measures has died. If it was killed, the machine or '
+         'the container may have run out of memory.')
 
 _meeting = None  # The barrier of an executor, in its processes.
 
@@ -44,9 +47,7 @@ def executor(count, prepare=None):
           future.result()
         yield processes
       except concurrent.futures.BrokenExecutor as e:
-        raise errors.Failure(
-            'A process that measures has died. If it was killed, the machine '
-            'or the container may have run out of memory.') from e
+        raise errors.Failure(_LOST) from e
 
 
 def _begin(barrier, prepare):
@@ -72,6 +73,9 @@ def meet():
 def serving(function, *args):
   """Runs a function in a process of its own, until the `with` block ends.
 
+  If that process ends before the block does, the processes of executors are
+  ended too: they might wait for it for ever.
+
   Args:
     function: A function that sends something over a connection, and returns
       when that has ended.
@@ -79,6 +83,9 @@ def serving(function, *args):
 
   Yields:
     The process id, and what the function has sent.
+
+  Raises:
+    Failure: It has ended before it sent anything.
   """
   connection, theirs = _CONTEXT.Pipe()
   process = _CONTEXT.Process(target=_serve, args=(function, theirs))
@@ -86,12 +93,33 @@ def serving(function, *args):
     process.start()
   theirs.close()
   try:
-    with _ended_on_errors():
-      connection.send(args)
-      yield process.pid, connection.recv()
+    with _ended_on_errors(), _ending_others(process):
+      try:
+        connection.send(args)
+        answer = connection.recv()
+      except (EOFError, OSError) as e:
+        raise errors.Failure(_LOST) from e
+      yield process.pid, answer
   finally:
     connection.close()
     process.join()
+
+
+@contextlib.contextmanager
+def _ending_others(process):
+  """Ends all processes if this one ends before the block."""
+  is_over = threading.Event()
+
+  def watch():
+    connection_lib.wait([process.sentinel])
+    if not is_over.is_set():
+      _end_all()
+
+  threading.Thread(target=watch, daemon=True).start()
+  try:
+    yield
+  finally:
+    is_over.set()
 
 
 def _serve(function, connection):
@@ -119,6 +147,10 @@ def _ended_on_errors():
     yield
   except BaseException:
     # Otherwise an executor waits until they are done.
-    for process in multiprocessing.active_children():
-      process.terminate()
+    _end_all()
     raise
+
+
+def _end_all():
+  for process in multiprocessing.active_children():
+    process.terminate()

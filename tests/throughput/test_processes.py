@@ -103,6 +103,23 @@ def test_a_server_ends_with_its_block():
   assert not processes_lib.is_running(pid)
 
 
+@pytest.mark.usefixtures('bounded')
+def test_a_server_that_is_lost_ends_who_waits_for_it():
+  with pytest.raises(errors.Failure, match='^A process that measures has died'):
+    with processes.serving(_add, 1, 2) as (pid, _):
+      with processes.executor(1) as executor:
+        future = executor.submit(time.sleep, 600)
+        os.kill(pid, signal.SIGKILL)
+        future.result()
+
+
+@pytest.mark.usefixtures('bounded')
+def test_a_server_that_never_comes_up_is_said():
+  with pytest.raises(errors.Failure, match='^A process that measures has died'):
+    with processes.serving(operator.methodcaller('close')):
+      pytest.fail('There is nobody to measure.')
+
+
 def _add(a, b, connection):
   connection.send(a + b)
   with contextlib.suppress(EOFError):
