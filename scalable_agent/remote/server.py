@@ -93,6 +93,7 @@ class Server:
     """
     self._owner = owner
     self.loop = asyncio.new_event_loop()
+    self.loop.set_exception_handler(_report)
     self.threads = thread_pool.ThreadPool(max_threads, 'service')
     self.calls = calls_lib.Calls(
         _max_bytes(memory_share), self._close_connection, owner)
@@ -262,6 +263,20 @@ class Server:
     self.loop.call_soon_threadsafe(self.loop.stop)
     self._thread.join()
     self.loop.close()
+
+
+def _report(loop, context):
+  """Reports an error in the event loop, unless it has harmed nothing.
+
+  gRPC wakes all event loops of a process for an event of one of them. The
+  others find nothing to read, and one of them may have closed.
+  """
+  error = context.get('exception')
+  if 'PollerCompletionQueue' in context['message'] and (
+      isinstance(error, BlockingIOError) or
+      str(error) == 'Event loop is closed'):
+    return
+  loop.default_exception_handler(context)
 
 
 def _max_bytes(memory_share):
