@@ -49,7 +49,8 @@ def construct_agent(config, facts):
         facts.num_actions, facts.observation_spec,
         choose_network(config, facts), config.use_lstm,
         precision=config.precision,
-        channel_multiplier=config.channel_multiplier, **options)
+        channel_multiplier=config.channel_multiplier,
+        center_frames=config.center_frames, **options)
   except ValueError as e:
     raise config_lib.ConfigError(str(e)) from e
 

@@ -1,4 +1,4 @@
-"""Frames through a torso: scaled, in the dtype of the computation, checked."""
+"""Frames through a torso: scaled, centered, in the right dtype, checked."""
 
 import contextlib
 
@@ -13,7 +13,7 @@ _PREFIX = 'torso/'
 class Frames:
   """What turns frames into features, with the weights called `torso/...`."""
 
-  def __init__(self, spec, torso, precision, channel_multiplier):
+  def __init__(self, spec, torso, precision, channel_multiplier, center):
     """Initializes it.
 
     Args:
@@ -21,13 +21,21 @@ class Frames:
       torso: As for `torsos.make`.
       precision: 'float32' or 'bfloat16', what a torso for images computes in.
       channel_multiplier: As for `torsos.make`.
+      center: Whether the mean of each frame, over all of its pixels and
+        channels, is subtracted.
 
     Raises:
-      ValueError: There is no such torso, or it does not fit the frame.
+      ValueError: There is no such torso, or it does not fit the frame, or the
+        frame is to be centered and is no image.
     """
+    if center and len(spec.shape) != 3:
+      raise ValueError(
+          '--center_frames cannot work: observations of shape '
+          f'{tuple(spec.shape)} are no images. Leave it out.')
     self._spec = spec
     self._name = torso
     self._torso = torsos.make(torso, tuple(spec.shape), channel_multiplier)
+    self._center = center
     self._dtype = tf.as_dtype(
         precision if len(spec.shape) > 1 else 'float32')
 
@@ -61,6 +69,10 @@ class Frames:
       weights[kernel] = weights[kernel] / 255.
     weights = {name: tf.cast(value, self._dtype)
                for name, value in weights.items()}
+    if self._center:
+      # In float32: the sum of so many pixels has more digits than bfloat16.
+      frame = tf.cast(frame, tf.float32)
+      frame -= tf.reduce_mean(frame, axis=[1, 2, 3], keepdims=True)
     frame = tf.cast(frame, self._dtype)
     if is_bytes and not kernel:
       frame /= 255.

@@ -38,7 +38,7 @@ class ReactorAgent:
 
   def __init__(self, num_actions, observation_spec, torso, use_lstm, num_atoms,
                v_min, v_max, policy_uniform, precision='float32',
-               channel_multiplier=1):
+               channel_multiplier=1, center_frames=False):
     """Initializes the agent.
 
     Args:
@@ -52,10 +52,10 @@ class ReactorAgent:
       policy_uniform: Share of the uniform policy in the agent's, in (0, 1).
       precision: As for `Agent`.
       channel_multiplier: As for `Agent`.
+      center_frames: As for `Agent`.
 
     Raises:
-      ValueError: There is no such torso, or it does not fit the observation, or
-        the observation has an instruction.
+      ValueError: As for `Agent`, or the observation has an instruction.
     """
     if len(observation_spec) > 1:
       raise ValueError('--agent=reactor has no network for instructions, which '
@@ -64,7 +64,8 @@ class ReactorAgent:
     self.observation_spec = observation_spec
     self.support = np.linspace(v_min, v_max, num_atoms).astype(np.float32)
     self._frames = frames.Frames(
-        observation_spec[0], torso, precision, channel_multiplier)
+        observation_spec[0], torso, precision, channel_multiplier,
+        center_frames)
     self._use_lstm = use_lstm
     self._policy_uniform = policy_uniform
 
