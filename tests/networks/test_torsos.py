@@ -101,17 +101,21 @@ def _keras_reactor(params, frame, multiplier):
 @pytest.mark.parametrize('torso, keras_torso', [
     ('deep', _keras_deep), ('shallow', _keras_shallow),
     ('small', _keras_small), ('reactor', _keras_reactor)])
-@pytest.mark.parametrize('multiplier', [1, 4])
+@pytest.mark.parametrize('multiplier, center', [
+    (1, False), (4, False), (1, True)])
 def test_convolutional_torsos_equal_keras_layers(
-    torso, keras_torso, multiplier):
+    torso, keras_torso, multiplier, center):
   """The networks of the paper's Figure 3, built a second time, agree."""
   agent = agents.make(
-      torso, use_lstm=False, channel_multiplier=multiplier)
+      torso, use_lstm=False, channel_multiplier=multiplier,
+      center_frames=center)
   params = agents.params(agent)
   ((action,), env_output) = agents.inputs(torso, 1, 3)
-  pixels = env_output.observation[0][0].numpy().astype(np.float32)
+  pixels = env_output.observation[0][0].numpy() / np.float32(255.)
+  if center:
+    pixels = np.stack([image - image.mean() for image in pixels])
   features = np.concatenate(
-      [keras_torso(params, pixels / 255., multiplier),
+      [keras_torso(params, pixels, multiplier),
        np.clip(env_output.reward[0], -1., 1.)[:, np.newaxis],
        np.eye(agents.NUM_ACTIONS)[action.numpy()]], axis=1)
   (logits, baseline), _ = agent.unroll(params, [action], env_output, ())
@@ -138,6 +142,14 @@ def test_bfloat16_is_near_and_stays_within_the_torso(torso):
 def test_bytes_are_scaled_and_floats_are_not(torso, shape):
   """uint8 is divided by 255, whatever its rank; float32 is taken as it is."""
   agents.assert_bytes_are_scaled(torso, shape)
+
+
+def test_vectors_cannot_be_centered():
+  with pytest.raises(ValueError, match=re.escape(
+      '--center_frames cannot work: observations of shape (5,) are no '
+      'images')):
+    networks.Agent(2, (ArraySpec((5,), np.float32),), 'vector', False,
+                   center_frames=True)
 
 
 def _num_parameters(num_actions, frame, words, torso, use_lstm):

@@ -132,9 +132,10 @@ def package(tmp_path, monkeypatch):
     del sys.modules[name]
 
 
-def _agent(name=_EXAMPLE, use_lstm=True, frame=_IMAGE, precision='float32'):
+def _agent(name=_EXAMPLE, use_lstm=True, frame=_IMAGE, precision='float32',
+           **options):
   return networks.Agent(
-      agents.NUM_ACTIONS, (frame,), name, use_lstm, precision)
+      agents.NUM_ACTIONS, (frame,), name, use_lstm, precision, **options)
 
 
 def test_example_is_short_and_needs_nothing_of_this_project():
@@ -216,11 +217,13 @@ def test_bytes_are_scaled_and_floats_are_not(name):
 @pytest.mark.parametrize('frame_dtype', [np.uint8, np.float32])
 @pytest.mark.parametrize('precision', ['float32', 'bfloat16'])
 @pytest.mark.parametrize('class_name', ['Name', 'Folded'])
-def test_what_apply_is_given(class_name, precision, frame_dtype, monkeypatch):
+@pytest.mark.parametrize('center', [False, True])
+def test_what_apply_is_given(
+    center, class_name, precision, frame_dtype, monkeypatch):
   """Scaled frames, or a scaled kernel where the torso names its first."""
   name = 'users_package.my_networks:' + class_name
   frame = ArraySpec(_IMAGE.shape, frame_dtype)
-  agent = _agent(name, True, frame, precision)
+  agent = _agent(name, True, frame, precision, center_frames=center)
   params = agent.initial_params(0)
   actions, env_outputs = agents.inputs(frame, 2, 3)
   pixels, = env_outputs.observation
@@ -240,10 +243,13 @@ def test_what_apply_is_given(class_name, precision, frame_dtype, monkeypatch):
   np.testing.assert_allclose(
       tf.cast(weights['conv_0/w'], tf.float32),
       params['torso/conv_0/w'] / (255. if folded else 1.), rtol=rounding)
+  expected = np.reshape(pixels, frames.shape).astype(np.float32)
+  if center:
+    expected = np.stack([image - image.mean() for image in expected])
   np.testing.assert_allclose(
       tf.cast(frames, tf.float32),
-      tf.reshape(tf.cast(pixels, tf.float32), frames.shape)
-      / (255. if is_bytes and not folded else 1.), rtol=rounding)
+      expected / (255. if is_bytes and not folded else 1.), rtol=rounding,
+      atol=1e-6 * 255. if center else 0.)
 
 
 def test_bfloat16_is_near_and_stays_within_the_torso():
