@@ -89,6 +89,9 @@ class Learner:
       self.num_environment_frames = tf.Variable(0, dtype=tf.int64)
       self.learner_steps = tf.Variable(0, dtype=tf.int64)
     initial_params = agent.initial_params(seed)
+    # As `networks` names them; a user's torso may have other names.
+    self._unit_biases = [name for name in initial_params
+                         if name.startswith('torso/') and name.endswith('/b')]
     make_variables = lambda: {
         name: tf.Variable(value) for name, value in initial_params.items()}
     with strategy.scope():
@@ -187,9 +190,11 @@ class Learner:
 
     Returns:
       A pair. First a dict of floats to log: what the loss function says, summed
-      over all learners (NaN if it is a mean of nothing), `learning_rate`,
-      `grad_norm` (before clipping), and `skipped`, 1 if the update was. Second
-      the priorities of the batch, float32 [B], or None.
+      over all learners (NaN if it is a mean of nothing); `learning_rate`; and
+      `grad_norm` (before clipping), `dead_units`, the share of the torso's
+      units, with the channels of convolutions among them, to whose bias the
+      batch has no gradient, and `skipped`, 1 if the update was. Second the
+      priorities of the batch, float32 [B], or None.
     """
     learning_rate = self._learning_rate(self.frames)
     values, priorities = self._update(placed_batch, _scalar(learning_rate))
@@ -211,12 +216,12 @@ class Learner:
       As `step`: a dict of floats to log, and None.
     """
     learning_rate = self._learning_rate(self.frames)
-    norm, finite = self._apply(
+    applied = self._apply(
         gradient.dense, gradient.touched, _scalar(learning_rate))
     self._count(1)
-    logs = {name: float(value) for name, value in gradient.logs.items()}
-    return dict(logs, learning_rate=learning_rate, grad_norm=float(norm),
-                skipped=float(not finite)), None
+    logs = {name: float(value)
+            for name, value in {**gradient.logs, **applied}.items()}
+    return dict(logs, learning_rate=learning_rate), None
 
   def _count(self, num_new_unrolls):
     self.num_environment_frames.assign_add(
@@ -253,11 +258,10 @@ class Learner:
     touched = dict(zip(touched, reduced[len(gradients):]))
     logs = _unpack_logs(log_names, self._local(reduced[-1]))
 
-    norm, finite = self._apply_gradients(gradients, touched, learning_rate)
+    logs.update(self._apply_gradients(gradients, touched, learning_rate))
     if priorities is not None:
       priorities = tf.concat(
           strategy.experimental_local_results(priorities), axis=0)
-    logs.update(grad_norm=norm, skipped=tf.cast(~finite, tf.float32))
     self._log_names = list(logs)
     return tf.stack(list(logs.values())), priorities
 
@@ -270,7 +274,7 @@ class Learner:
       learning_rate: Float32 scalar tensor.
 
     Returns:
-      A pair of the norm over all gradients and whether it is finite.
+      A dict of what to log, float32 scalars.
     """
     norm = tf.linalg.global_norm(
         [self._local(dense[name]) for name in self.params])
@@ -285,7 +289,12 @@ class Learner:
           [(gradients[name], variable)
            for name, variable in self.params.items()],
           learning_rate, scale, finite)
-    return norm, finite
+    logs = dict(grad_norm=norm, skipped=tf.cast(~finite, tf.float32))
+    if self._unit_biases:
+      logs['dead_units'] = tf.reduce_mean(tf.concat([
+          tf.cast(self._local(dense[name]) == 0., tf.float32)
+          for name in self._unit_biases], axis=0))
+    return logs
 
 
 class _Traced:

@@ -79,6 +79,7 @@ def test_a_gradient_that_is_not_finite_updates_nothing():
   gradient.dense[name].flat[3] = np.nan
   logs, _ = learner.apply(gradient)
   assert logs['skipped'] == 1 and not np.isfinite(logs['grad_norm'])
+  assert logs['dead_units'] == 1  # But for that of one weight, all are 0.
   assert learner.steps == 1
   for name, value in _weights(learner).items():
     np.testing.assert_array_equal(value, before[name])

@@ -391,13 +391,14 @@ def test_metrics_have_every_key(finished):
       assert set(entry) >= {
           'frames', 'wall_time', 'fps', 'learner_steps', 'total_loss',
           'policy_gradient_loss', 'baseline_loss', 'entropy_loss',
-          'learning_rate', 'grad_norm', 'skipped', 'policy_lag_mean',
+          'learning_rate', 'grad_norm', 'dead_units', 'skipped',
+          'policy_lag_mean',
           'policy_lag_max', 'queue_size', 'inference_batch_mean',
           'time_learner_wait', 'time_learner_step', 'time_learner_publish'}
       assert all(np.isfinite(value) for value in entry.values())
       assert entry['fps'] > 0 and entry['grad_norm'] > 0
       assert 0 <= entry['policy_lag_mean'] <= entry['policy_lag_max']
-      assert entry['skipped'] == 0
+      assert entry['skipped'] == 0 and 0 <= entry['dead_units'] < 1
       np.testing.assert_allclose(
           entry['total_loss'], entry['policy_gradient_loss'] +
           entry['baseline_loss'] + entry['entropy_loss'], rtol=1e-3, atol=1e-2)

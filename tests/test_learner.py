@@ -282,6 +282,18 @@ def test_gradient_is_clipped_by_its_global_norm(clip):
         after, before[name] - step, rtol=1e-5, atol=1e-7)
 
 
+def test_dead_units_are_those_that_no_input_activates(split):
+  learner = _make_learner(**split)
+  for i, (num_dead, bias) in enumerate([(10, 1e2), (7, 1e6)]):
+    learner.params[f'torso/linear_{i}/b'].assign(
+        [-1e9] * num_dead + [bias] * (64 - num_dead))
+  assert _step(learner, _batch(0))['dead_units'] == pytest.approx(17 / 128)
+
+
+def test_a_torso_without_biases_has_no_dead_units(any_learner):
+  assert 'dead_units' not in _step(any_learner, _batch(0))
+
+
 def test_update_that_is_not_finite_is_skipped(split):
   """Weights and slots stay, frames count, and the next update works."""
   learner = _make_small(**split)
