@@ -6,8 +6,6 @@ import os
 import hypothesis
 import pytest
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-
 from scalable_agent.process import tensorflow_environment
 from tests import watchdog
 
