@@ -50,7 +50,7 @@ def construct_agent(config, facts):
         choose_network(config, facts), config.use_lstm,
         precision=config.precision,
         channel_multiplier=config.channel_multiplier,
-        center_frames=config.center_frames, **options)
+        subtract_background=config.subtract_background, **options)
   except ValueError as e:
     raise config_lib.ConfigError(str(e)) from e
 

@@ -76,10 +76,11 @@ class LearningSettings:
       1, 'What the channels of the convolutions of deep, shallow, small and '
       'reactor are multiplied by. (LASER on Atari: 4, with deep.)', NETWORK,
       settings.ONE_OR_MORE)
-  center_frames: bool = setting(
+  subtract_background: bool = setting(
       False, 'Whether the network sees of every image how its pixels differ '
-      'from their mean. Without it, what all images have in common can be all '
-      'that the first updates move, until no unit tells images apart.', NETWORK)
+      'from its background, which is their median. Without it, what all images '
+      'have in common can be all that the first updates move, until no unit '
+      'tells images apart.', NETWORK)
   frame_stack: int = setting(
       4, 'Frames of Atari that the network sees at a time: the newest and '
       'those before it, 1 or 4. (Reactor: 1. gym: unused.)',

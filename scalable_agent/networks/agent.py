@@ -32,7 +32,8 @@ class Agent:
   """
 
   def __init__(self, num_actions, observation_spec, torso, use_lstm,
-               precision='float32', channel_multiplier=1, center_frames=False):
+               precision='float32', channel_multiplier=1,
+               subtract_background=False):
     """Initializes the agent.
 
     Args:
@@ -45,18 +46,18 @@ class Agent:
         Weights, core, heads and their gradients are float32 either way.
       channel_multiplier: What the channels of the torso's convolutions are
         multiplied by, an int.
-      center_frames: Whether each frame is an image of which the torso sees how
-        its pixels differ from their mean.
+      subtract_background: Whether each frame is an image of which the torso
+        sees how its pixels differ from the background.
 
     Raises:
-      ValueError: There is no such torso, or it or `center_frames` does not fit
-        the observation.
+      ValueError: There is no such torso, or it or `subtract_background` does
+        not fit the observation.
     """
     self.num_actions = num_actions
     self.observation_spec = observation_spec
     self._frames = frames.Frames(
         observation_spec[0], torso, precision, channel_multiplier,
-        center_frames)
+        subtract_background)
     self._use_lstm = use_lstm
     self._has_instruction = len(observation_spec) > 1
 

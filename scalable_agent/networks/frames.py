@@ -1,19 +1,23 @@
-"""Frames through a torso: scaled, centered, in the right dtype, checked."""
+"""Frames through a torso: without background, scaled, cast and checked."""
 
 import contextlib
 
 import numpy as np
 import tensorflow as tf
 
+from scalable_agent.networks import layers
 from scalable_agent.networks import torsos
 
 _PREFIX = 'torso/'
+# How many rows and columns of an image its background is found from, at most.
+_GRID = 8
 
 
 class Frames:
   """What turns frames into features, with the weights called `torso/...`."""
 
-  def __init__(self, spec, torso, precision, channel_multiplier, center):
+  def __init__(self, spec, torso, precision, channel_multiplier,
+               subtract_background):
     """Initializes it.
 
     Args:
@@ -21,21 +25,20 @@ class Frames:
       torso: As for `torsos.make`.
       precision: 'float32' or 'bfloat16', what a torso for images computes in.
       channel_multiplier: As for `torsos.make`.
-      center: Whether the mean of each frame, over all of its pixels and
-        channels, is subtracted.
+      subtract_background: Whether `background` of each frame is subtracted.
 
     Raises:
       ValueError: There is no such torso, or it does not fit the frame, or the
-        frame is to be centered and is no image.
+        frame is no image and has no background.
     """
-    if center and len(spec.shape) != 3:
+    if subtract_background and len(spec.shape) != 3:
       raise ValueError(
-          '--center_frames cannot work: observations of shape '
+          '--subtract_background cannot work: observations of shape '
           f'{tuple(spec.shape)} are no images. Leave it out.')
     self._spec = spec
     self._name = torso
     self._torso = torsos.make(torso, tuple(spec.shape), channel_multiplier)
-    self._center = center
+    self._subtract_background = subtract_background
     self._dtype = tf.as_dtype(
         precision if len(spec.shape) > 1 else 'float32')
 
@@ -69,10 +72,10 @@ class Frames:
       weights[kernel] = weights[kernel] / 255.
     weights = {name: tf.cast(value, self._dtype)
                for name, value in weights.items()}
-    if self._center:
-      # In float32: the sum of so many pixels has more digits than bfloat16.
+    if self._subtract_background:
+      # In float32, since bytes have no negative values.
       frame = tf.cast(frame, tf.float32)
-      frame -= tf.reduce_mean(frame, axis=[1, 2, 3], keepdims=True)
+      frame -= background(frame)
     frame = tf.cast(frame, self._dtype)
     if is_bytes and not kernel:
       frame /= 255.
@@ -110,3 +113,22 @@ class Frames:
       raise ValueError(
           f'{problem}init returns the size {size}, but apply returns the shape '
           f'{shape} for 2 frames instead of (2, {size}).')
+
+
+def background(frame):
+  """Returns about the median of each image.
+
+  It is that of a grid of pixels: to sort all of them would take longer than the
+  network.
+
+  Args:
+    frame: Float32 [N, H, W, C].
+
+  Returns:
+    Float32 [N, 1, 1, 1], the lower of two medians.
+  """
+  height, width = frame.shape[1:3]
+  grid = layers.flatten(frame[:, ::-(-height // _GRID), ::-(-width // _GRID)])
+  num_upper = grid.shape[1] // 2 + 1
+  median = tf.math.top_k(grid, num_upper).values[:, -1]
+  return tf.reshape(median, [-1, 1, 1, 1])

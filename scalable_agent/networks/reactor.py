@@ -38,7 +38,7 @@ class ReactorAgent:
 
   def __init__(self, num_actions, observation_spec, torso, use_lstm, num_atoms,
                v_min, v_max, policy_uniform, precision='float32',
-               channel_multiplier=1, center_frames=False):
+               channel_multiplier=1, subtract_background=False):
     """Initializes the agent.
 
     Args:
@@ -52,7 +52,7 @@ class ReactorAgent:
       policy_uniform: Share of the uniform policy in the agent's, in (0, 1).
       precision: As for `Agent`.
       channel_multiplier: As for `Agent`.
-      center_frames: As for `Agent`.
+      subtract_background: As for `Agent`.
 
     Raises:
       ValueError: As for `Agent`, or the observation has an instruction.
@@ -65,7 +65,7 @@ class ReactorAgent:
     self.support = np.linspace(v_min, v_max, num_atoms).astype(np.float32)
     self._frames = frames.Frames(
         observation_spec[0], torso, precision, channel_multiplier,
-        center_frames)
+        subtract_background)
     self._use_lstm = use_lstm
     self._policy_uniform = policy_uniform
 

@@ -25,12 +25,12 @@ def test_every_value_comes_where_it_belongs(
                       lambda *args, **kwargs: made.append((args, kwargs)))
   config = config_lib.resolve(dict(
       values, agent=agent, level_name='pong', network='small', use_lstm=True,
-      precision='bfloat16', channel_multiplier=2, center_frames=True))
+      precision='bfloat16', channel_multiplier=2, subtract_background=True))
   facts = _facts(35)
   agent_assembly.construct_agent(config, facts)
   assert made == [((3, facts.observation_spec, 'small', True), dict(
       expected, precision='bfloat16', channel_multiplier=2,
-      center_frames=True))]
+      subtract_background=True))]
 
 
 @pytest.mark.parametrize('agent, size, network', [

@@ -19,7 +19,7 @@ _OTHERS = dict(
     learner_hosts=['a:1', 'b:3'], replay_proportion=.25, discounting=.5,
     decay=.5, vtrace_lambda=.5, batch_size=64, collective_hosts=['a:5', 'b:6'],
     replay_state='recomputed', train_on_new=False, entropy_on_replay=False,
-    max_policy_lag=9, center_frames=True,
+    max_policy_lag=9, subtract_background=True,
     off_policy_correction='one_step', q_estimate='baseline',
     learning_rate_schedule='constant', agent='reactor', frame_stack=1,
     policy_uniform=.5, policy_gradient='tislr', retrace_lambda=.5,

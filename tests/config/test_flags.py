@@ -35,7 +35,7 @@ _DEFAULTS = dict(
     clip_pg_rho_threshold=1., vtrace_lambda=1., replay_proportion=0.,
     replay_capacity=10_000, replay_state='stored', train_on_new=True,
     entropy_on_replay=True, trust_region_threshold=0., channel_multiplier=1,
-    center_frames=False,
+    subtract_background=False,
     environment_timeout_secs=480., environment_start_timeout_secs=3600.,
     dataset_path='', runfiles_path='', level_cache_dir='',
     level_name='explore_goal_locations_small', width=96, height=72,

@@ -100,7 +100,7 @@ def test_every_field_is_a_setting_with_scopes_help_and_a_default():
 # As these were kept by hand, but for replay, which was in none of them.
 _WEIGHTS = {'level_name', 'suite', 'network', 'use_lstm', 'width', 'height',
             'num_action_repeats', 'full_action_set', 'channel_multiplier',
-            'center_frames',
+            'subtract_background',
             'frame_stack', 'agent', 'num_atoms', 'v_min', 'v_max',
             'policy_uniform'}
 _AGENT = _WEIGHTS - {'level_name', 'suite'} | {

@@ -1,5 +1,7 @@
 """Agents on small frames, their inputs, and how to compare results."""
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -109,6 +111,17 @@ def assert_unroll_equals_steps(agent, weights, frame, instruction=False):
       weights, actions, env_outputs, initial_state)
   assert_close(unrolled, expected)
   assert_close(last_state, state)
+
+
+def without_background(images):
+  """Subtracts from each image the lower median of at most 8 x 8 pixels."""
+  out = []
+  for image in images:
+    height, width, _ = image.shape
+    grid = image[::math.ceil(height / 8), ::math.ceil(width / 8)]
+    assert max(grid.shape[:2]) <= 8
+    out.append(image - np.sort(grid, axis=None)[(grid.size - 1) // 2])
+  return np.stack(out)
 
 
 def assert_bytes_are_scaled(torso, shape):

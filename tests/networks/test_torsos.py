@@ -101,19 +101,19 @@ def _keras_reactor(params, frame, multiplier):
 @pytest.mark.parametrize('torso, keras_torso', [
     ('deep', _keras_deep), ('shallow', _keras_shallow),
     ('small', _keras_small), ('reactor', _keras_reactor)])
-@pytest.mark.parametrize('multiplier, center', [
+@pytest.mark.parametrize('multiplier, without_background', [
     (1, False), (4, False), (1, True)])
 def test_convolutional_torsos_equal_keras_layers(
-    torso, keras_torso, multiplier, center):
+    torso, keras_torso, multiplier, without_background):
   """The networks of the paper's Figure 3, built a second time, agree."""
   agent = agents.make(
       torso, use_lstm=False, channel_multiplier=multiplier,
-      center_frames=center)
+      subtract_background=without_background)
   params = agents.params(agent)
   ((action,), env_output) = agents.inputs(torso, 1, 3)
   pixels = env_output.observation[0][0].numpy() / np.float32(255.)
-  if center:
-    pixels = np.stack([image - image.mean() for image in pixels])
+  if without_background:
+    pixels = agents.without_background(pixels)
   features = np.concatenate(
       [keras_torso(params, pixels, multiplier),
        np.clip(env_output.reward[0], -1., 1.)[:, np.newaxis],
@@ -144,12 +144,12 @@ def test_bytes_are_scaled_and_floats_are_not(torso, shape):
   agents.assert_bytes_are_scaled(torso, shape)
 
 
-def test_vectors_cannot_be_centered():
+def test_vectors_have_no_background():
   with pytest.raises(ValueError, match=re.escape(
-      '--center_frames cannot work: observations of shape (5,) are no '
+      '--subtract_background cannot work: observations of shape (5,) are no '
       'images')):
     networks.Agent(2, (ArraySpec((5,), np.float32),), 'vector', False,
-                   center_frames=True)
+                   subtract_background=True)
 
 
 def _num_parameters(num_actions, frame, words, torso, use_lstm):

@@ -224,8 +224,9 @@ def test_environments_that_changed_are_refused(tmp_path, facts):
 def test_identity_is_tested():
   assert set(logdir_lib.IDENTITY) == {
       'suite', 'level_name', 'agent', 'network', 'channel_multiplier',
-      'center_frames', 'use_lstm', 'width', 'height', 'frame_stack', 'num_action_repeats',
-      'full_action_set', 'policy_uniform', 'num_atoms', 'v_min', 'v_max'}
+      'subtract_background', 'use_lstm', 'width', 'height', 'frame_stack',
+      'num_action_repeats', 'full_action_set', 'policy_uniform', 'num_atoms',
+      'v_min', 'v_max'}
 
 
 def test_harmless_changes_are_told_and_written(tmp_path):
