@@ -34,7 +34,8 @@ class Frames:
     if subtract_background and len(spec.shape) != 3:
       raise ValueError(
           '--subtract_background cannot work: observations of shape '
-          f'{tuple(spec.shape)} are no images. Leave it out.')
+          f'{tuple(spec.shape)} are no images. Give '
+          '--nosubtract_background.')
     self._spec = spec
     self._name = torso
     self._torso = torsos.make(torso, tuple(spec.shape), channel_multiplier)

@@ -191,15 +191,22 @@ def refuse_another(logdir, found, now, names):
     logdir: The directory.
     found: Of `read_config`.
     now: A dict of name to value, of this start.
-    names: Of the settings that have to be the same where both have them.
+    names: Of the settings that have to be the same where both have them. A
+      run that is older than a setting has the setting's default.
 
   Raises:
     ConfigError: One of them differs.
   """
+  if not found:
+    return
+  defaults = {name: declared.default
+              for name, declared in config_lib.SETTINGS.items()
+              if declared.default is not None}
+  before = dict(defaults, **found)
   for name in names:
-    if name in found and name in now and found[name] != now[name]:
+    if name in before and name in now and before[name] != now[name]:
       raise ConfigError(
-          f'--logdir={logdir} holds a run with {name}={found[name]}, this one '
+          f'--logdir={logdir} holds a run with {name}={before[name]}, this one '
           f'has {name}={now[name]}. Choose another --logdir, or the same '
           'settings to resume.')
 

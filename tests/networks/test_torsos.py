@@ -147,7 +147,7 @@ def test_bytes_are_scaled_and_floats_are_not(torso, shape):
 def test_vectors_have_no_background():
   with pytest.raises(ValueError, match=re.escape(
       '--subtract_background cannot work: observations of shape (5,) are no '
-      'images')):
+      'images. Give --nosubtract_background.')):
     networks.Agent(2, (ArraySpec((5,), np.float32),), 'vector', False,
                    subtract_background=True)
 

@@ -258,6 +258,21 @@ def test_fields_of_other_versions_are_ignored(tmp_path):
   assert _prepare(config, _FACTS) == []
 
 
+def test_a_run_that_is_older_than_a_setting_has_its_default(tmp_path):
+  """It would go on with inputs that its weights have never seen."""
+  config = _config(tmp_path)
+  _prepare(config, _FACTS)
+  found = json.loads(_written(config))
+  del found['subtract_background']
+  with open(os.path.join(config.logdir, 'config.json'), 'w') as f:
+    json.dump(found, f)
+  with pytest.raises(config_lib.ConfigError, match=(
+      'holds a run with subtract_background=False, this one has '
+      'subtract_background=True')):
+    logdir_lib.check(_config(tmp_path, subtract_background='True'), _FACTS)
+  assert logdir_lib.check(config, _FACTS) == []
+
+
 def test_check_writes_nothing(tmp_path):
   config = _config(tmp_path)
   assert logdir_lib.check(config, _FACTS) == []
