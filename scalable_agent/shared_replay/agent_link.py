@@ -17,6 +17,9 @@ from scalable_agent.unroll_messages import unroll_message
 # unrolls.
 _About = collections.namedtuple('_About', 'agent levels unroll_layout')
 
+# What a learner waits for that is ahead of others.
+_PACE = ' to go on, since other learners have inserted less or have not begun'
+
 
 class AgentLink:
   """Puts unrolls in, and brings those that are drawn.
@@ -78,7 +81,7 @@ class AgentLink:
     Raises:
       link.Refused, link.Closed.
     """
-    with self.waiting(' to go on, since other learners have inserted less'):
+    with self.waiting(_PACE):
       self._sender.put(unrolls, wait=False)
 
   def flush(self):
@@ -189,6 +192,12 @@ class AgentLink:
       what = ', which is out of reach'
     return (f'waits for the replay job at {self._link.address}{what}',
             time.monotonic() - since)
+
+  def is_held(self):
+    """Whether the replay job is there, and holds this learner for others."""
+    waiting = self._waiting
+    return (waiting is not None and waiting[0] == _PACE and
+            self._link.is_connected)
 
   def take_gauges(self):
     """Returns a dict of values to log; draws count since the last call.

@@ -16,7 +16,8 @@ class DrawnEpisodes:
     self._link = link
     self._unroll_length = unroll_length
     self.extend, self.waits = link.extend, link.waits
-    self.take_gauges, self.close = link.take_gauges, link.close
+    self.is_held, self.close = link.is_held, link.close
+    self.take_gauges = link.take_gauges
 
   def draw(self, count):
     """Draws `DrawnEpisode`s uniformly and independently.

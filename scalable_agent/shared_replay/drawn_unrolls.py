@@ -9,14 +9,16 @@ from scalable_agent.shared_replay import protocol
 class DrawnUnrolls:
   """In place of a `buffer.Buffer`; for the threads of an `AgentLink`.
 
-  Its `extend`, `waits`, `take_gauges` and `close` are those of the link.
+  Its `extend`, `waits`, `is_held`, `take_gauges` and `close` are those of the
+  link.
   """
 
   def __init__(self, link):
     """Initializes it with an `agent_link.AgentLink`."""
     self._link = link
     self.extend, self.waits = link.extend, link.waits
-    self.take_gauges, self.close = link.take_gauges, link.close
+    self.is_held, self.close = link.is_held, link.close
+    self.take_gauges = link.take_gauges
 
   def sample(self, count):
     """Draws `ActorOutput`s uniformly and independently.

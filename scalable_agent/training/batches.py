@@ -75,7 +75,8 @@ class Batches:
 
   def _check(self):
     """Raises `TrainingError` if there has been no batch for too long."""
-    if not self._actors.are_expected() or self._fill_watch.has_grown():
+    if (not self._actors.are_expected() or self._fill_watch.has_grown() or
+        self._replay_watch.is_held()):
       self._waited.reset()
       self.note_wait()
     self._replay_watch.check()

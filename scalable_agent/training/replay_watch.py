@@ -20,6 +20,10 @@ class ReplayWatch:
     self._shared_replay = shared_replay
     self._logged_time = -_LOG_SECONDS
 
+  def is_held(self):
+    """Whether a replay job, which bounds such waits, holds up this run."""
+    return self._shared_replay is not None and self._shared_replay.is_held()
+
   def complaint(self, least_seconds=_LEAST_SECONDS):
     """Returns a clause on what has been waited for so long; '' for nothing."""
     waits = self._shared_replay and self._shared_replay.waits()

@@ -223,7 +223,7 @@ def test_a_job_that_was_restarted_begins_anew(caplog):
     return what == clause and seconds > .3
 
   remote_parts.wait_until(waits_for_some_time)
-  assert thread.is_alive()
+  assert thread.is_alive() and not client.is_held()
   with replay_parts.Job(port=job.port) as again:
     *_, drawn = thread.result()
     assert set(drawn) <= {7, 8}
@@ -339,7 +339,9 @@ def test_a_stalled_agent_holds_the_others_and_a_dead_one_does_not(caplog):
     thread = _hold(job, fast, slow)
     time.sleep(.3)
     assert job.num_inserted == 16 and thread.is_alive()
-    assert fast.waits()[0].endswith('since other learners have inserted less')
+    assert fast.waits()[0].endswith(
+        'since other learners have inserted less or have not begun')
+    assert fast.is_held() and not slow.is_held()
     _assert_a_batch_lets_one_pass(job, slow, thread)
     slow.close()
     thread.result()

@@ -2,6 +2,8 @@
 
 import logging as python_logging
 
+import pytest
+
 from scalable_agent.training import replay_watch
 
 
@@ -9,6 +11,10 @@ class _Replay:
 
   def __init__(self):
     self.seconds = None
+    self.held = False
+
+  def is_held(self):
+    return self.held
 
   def waits(self):
     return None if self.seconds is None else ('waits for X', self.seconds)
@@ -33,7 +39,15 @@ def test_long_waits_are_told_once_a_minute(monkeypatch, caplog):
                    for s in (30, 90, 150)]
 
 
+@pytest.mark.parametrize('held', [True, False])
+def test_the_replay_says_whether_it_holds_the_run(held):
+  replay = _Replay()
+  replay.held = held
+  assert replay_watch.ReplayWatch(replay).is_held() == held
+
+
 def test_who_shares_nothing_waits_for_nothing():
   watch = replay_watch.ReplayWatch(None)
+  assert not watch.is_held()
   watch.check()
   assert watch.complaint(0.) == ''

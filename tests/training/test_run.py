@@ -485,6 +485,18 @@ def test_a_run_without_batches_ends(tmp_path):
     run.close()
 
 
+def test_a_run_that_others_hold_up_goes_on(tmp_path, monkeypatch):
+  """The replay job lets it go on before long."""
+  run, _ = _make_run(
+      tmp_path, '--level_name=synthetic:step_ms=2000,size=3,episode_steps=7',
+      '--batch_timeout_secs=1')
+  try:
+    monkeypatch.setattr(run.batches._replay_watch, 'is_held', lambda: True)
+    assert run.batches.next(signals.Stop(), seconds=3.) is None
+  finally:
+    run.close()
+
+
 @pytest.mark.parametrize('is_expected', [True, False])
 def test_the_lock_is_as_new_as_the_last_wait_for_nothing(
     tmp_path, monkeypatch, is_expected):
