@@ -53,5 +53,5 @@ class MachineSettings:
       'than the minimum.', settings.NOWHERE, settings.NOT_NEGATIVE)
   queue_capacity: int = setting(
       0, 'Unrolls that wait at the learner at the most; then actors wait. 0 '
-      'takes --batch_size, over the number of learners.', settings.NOWHERE,
-      settings.NOT_NEGATIVE)
+      'takes the new ones of a batch: --batch_size less what is replayed, over '
+      'the number of learners.', settings.NOWHERE, settings.NOT_NEGATIVE)

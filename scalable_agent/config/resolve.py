@@ -24,7 +24,7 @@ _COLLECTIVE_PORT_OFFSET = 1000
 _ACTORS_PER_CORE = 16
 # One waits for its environment while another computes.
 _WORKERS_PER_CORE = 2
-# Bounds the policy lag, which is about actors / unrolls in a batch.
+# Bounds the policy lag, which is about actors / new unrolls in a batch.
 _MAX_ACTORS_PER_UNROLL = 4
 # Values of settings for paths that name none, the second of --dataset_path.
 _NO_PATHS = ('', 'dummy')
@@ -165,19 +165,19 @@ def _choose(config, suite, given):
     changes['collective_hosts'] = _choose_collective_hosts(
         config.learner_hosts)
   if not config.queue_capacity:
-    changes['queue_capacity'] = max(config.learner_batch_size, 1)
+    changes['queue_capacity'] = max(config.num_new_unrolls, 1)
   return dataclasses.replace(config, **changes)
 
 
 def _choose_num_actors(config, num_cores, num_levels):
-  batch_size, num_pools = config.batch_size, config.num_pools
+  num_new, num_pools = max(config.num_new_unrolls, 1), config.num_pools
   if config.is_batched_a2c:
-    return batch_size
+    return config.batch_size
   if config.architecture == 'a3c':
     count = _WORKERS_PER_CORE * num_cores
   else:
-    count = max(batch_size, min(_ACTORS_PER_CORE * num_cores,
-                                _MAX_ACTORS_PER_UNROLL * batch_size))
+    count = max(num_new, min(_ACTORS_PER_CORE * num_cores,
+                             _MAX_ACTORS_PER_UNROLL * num_new))
   if num_levels > 1:  # Every pool has the same number of each level.
     num_pools = num_levels * max(num_pools, 1)
     count = max(count - count % num_pools, num_pools)

@@ -114,4 +114,5 @@ def test_a_log_directory_may_go_on_otherwise(tmp_path, name):
   told = logdir_lib.check(_config(
       logdir=str(tmp_path), **{**base, name: _other(name)}), _FACTS)
   assert {line.split(' was ')[0] for line in told} == {name} | (
-      {'queue_capacity'} if name == 'batch_size' else set())
+      {'queue_capacity'} if name in ('batch_size', 'replay_proportion')
+      else set())

@@ -143,6 +143,17 @@ def test_actors_follow_cores_and_batch(
   assert resolve(level_name='explore_goal_locations_small').num_actors == 4
 
 
+@pytest.mark.parametrize('cores, proportion, expected', [
+    (2, .875, 16), (64, .875, 16), (1, .5, 16), (64, .5, 64)])
+def test_actors_follow_the_new_unrolls_of_a_batch(
+    monkeypatch, cores, proportion, expected):
+  """What is replayed keeps nobody busy, and makes new unrolls wait."""
+  monkeypatch.setattr(machine_cores, 'count', lambda: cores)
+  for level_name in ('pong', 'gym:CartPole-v1', 'synthetic:'):
+    assert resolve(level_name=level_name,
+                   replay_proportion=proportion).num_actors == expected
+
+
 def test_actors_of_jobs_follow_no_cores(monkeypatch):
   """An actor job has --envs_per_actor, and a learner job may have no actor."""
   default = config_lib.SETTINGS['num_actors'].default
@@ -256,9 +267,10 @@ def test_a_lag_that_every_unroll_would_exceed():
   resolve(level_name='pong', policy_lag=5, max_policy_lag=5)
 
 
-def test_queue_capacity_follows_the_batch():
+def test_queue_capacity_follows_the_new_unrolls_of_a_batch():
   assert resolve(level_name='pong').queue_capacity == 32
   assert resolve(level_name='pong', batch_size=5).queue_capacity == 5
+  assert resolve(level_name='pong', replay_proportion=.75).queue_capacity == 8
   assert resolve(level_name='pong', batch_size=5,
                  queue_capacity=9).queue_capacity == 9
 
