@@ -42,11 +42,6 @@ def path_of(logdir, frames):
   return os.path.join(logdir, f'ckpt-{frames}')
 
 
-def frames_of(path):
-  """Returns the environment frames of a checkpoint, given its path."""
-  return int(path.rpartition('-')[2])
-
-
 def find(logdir):
   """Returns the paths of all checkpoints, whole or not, oldest first.
 

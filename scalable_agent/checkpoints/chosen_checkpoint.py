@@ -40,21 +40,6 @@ def find(config):
   return [path]
 
 
-def frames(config):
-  """Returns the environment frames of the checkpoint, by its name.
-
-  Args:
-    config: A `config.Config`.
-
-  Raises:
-    ConfigError: There is none.
-    ValueError: Its name is not ckpt-<frames>.
-  """
-  if config.checkpoint == LATEST:
-    return checkpoint_files.newest_frames(config.logdir)
-  return checkpoint_files.frames_of(find(config)[-1])
-
-
 def fingerprint(config):
   """Returns what tells the checkpoint apart, whole or not, a string.
 
@@ -66,8 +51,8 @@ def fingerprint(config):
     OSError: It cannot be read, or is removed meanwhile.
   """
   if config.checkpoint == LATEST:
-    return checkpoint_files.fingerprint(
-        checkpoint_files.path_of(config.logdir, frames(config)))
+    return checkpoint_files.fingerprint(checkpoint_files.path_of(
+        config.logdir, checkpoint_files.newest_frames(config.logdir)))
   return checkpoint_files.fingerprint(find(config)[-1])
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import functools
 import glob
 import os
@@ -127,15 +126,17 @@ class LocalLevelCache:
 
   def _wait_for(self, path, pk3_path):
     """Waits while another process compiles a map; returns whether it has."""
-    deadline = time.monotonic() + self._compile_timeout
+    from scalable_agent.files import locks  # Loads absl.
+    lock, deadline = path + '.lock', time.monotonic() + self._compile_timeout
     while time.monotonic() < deadline:
       try:
-        self._compiling.enter_context(_locked(path + '.lock'))
-      except BlockingIOError:
+        descriptor = locks.acquire(lock)
+      except locks.Held:
         time.sleep(_PAUSE_SECONDS)
         continue
       except OSError:
-        return False  # There are no locks here.
+        return False  # No file can be made here.
+      self._compiling.callback(locks.release, lock, descriptor)
       # The map may have come before the lock was taken.
       if not os.path.exists(path):
         return False
@@ -156,26 +157,6 @@ class LocalLevelCache:
       print(f'The level cache {self._cache_dir} is of no help: {e}',
             file=sys.stderr)
       return False
-
-
-@contextlib.contextmanager
-def _locked(path):
-  """Holds a lock that ends with this process, and removes its file.
-
-  Raises:
-    BlockingIOError: Another process has it, or has just removed its file.
-    OSError: It cannot be made.
-  """
-  from scalable_agent.files import locks  # Loads absl.
-  with open(path, 'wb') as f:
-    fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    if not locks.is_at(f.fileno(), path):
-      raise BlockingIOError(f'{path} was removed before it was locked')
-    try:
-      yield
-    finally:
-      with contextlib.suppress(OSError):
-        os.remove(path)
 
 
 def _copy(source, target):

@@ -52,7 +52,7 @@ def acquire(path, holder=''):
     descriptor = _open(path, os.O_CREAT)
     try:
       _flock(descriptor, path)
-      if is_at(descriptor, path):
+      if _is_at(descriptor, path):
         # The lock holds even if its holder cannot be written, as on a full
         # disk.
         with contextlib.suppress(OSError):
@@ -98,7 +98,7 @@ def _open(path, flags=0):
     raise
 
 
-def is_at(descriptor, path):
+def _is_at(descriptor, path):
   """Returns whether an open file is still the one of that name.
 
   Who opens a file and then locks it may lock one that its holder has removed.
@@ -116,7 +116,7 @@ def release(path, descriptor):
   that name, which is left alone.
   """
   with contextlib.suppress(OSError):
-    if is_at(descriptor, path):
+    if _is_at(descriptor, path):
       os.remove(path)
   os.close(descriptor)
 

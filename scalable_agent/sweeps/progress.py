@@ -7,7 +7,6 @@ import os
 
 from scalable_agent import suites
 from scalable_agent.checkpoints import checkpoint_files
-from scalable_agent.checkpoints import chosen_checkpoint
 from scalable_agent.evaluation import schedule
 from scalable_agent.evaluation import scores as scores_lib
 from scalable_agent.files import file_names
@@ -52,11 +51,7 @@ def is_tested(config):
   try:
     with open(os.path.join(config.logdir, file_names.TEST_SCORES)) as f:
       scores = json.load(f)
-    if 'test' in scores:
-      is_same = scores['test'] == scores_lib.identity(config)
-    else:  # It was written before tests said so.
-      is_same = scores['frames'] == chosen_checkpoint.frames(config)
-    return is_same and all(
+    return scores['test'] == scores_lib.identity(config) and all(
         scores['levels'][level]['num_episodes'] >= config.test_num_episodes
         and (not config.video_dir or os.path.exists(
             file_names.video(config.video_dir, level)))

@@ -66,12 +66,12 @@ def _measure_run(config, run, seconds):
     return config.frames_per_step
 
   work()
-  machine.measure(work, seconds / 5)
+  machine.repeat(work, seconds / 5)
   for counter in (queue_sizes, lags, run.take_batch_sizes()):
     counter.clear()
   run.times.take()
   usage, start = machine.Usage(), time.perf_counter()
-  whole = machine.measure(work, seconds).rate
+  whole = machine.repeat(work, seconds)
   elapsed = time.perf_counter() - start
   return dict(
       whole=whole,

@@ -41,27 +41,36 @@ class Usage:
     return (self._cpu_seconds() - cpu) / (time.perf_counter() - wall)
 
 
+def repeat(work, seconds):
+  """Does something again and again, for some seconds.
+
+  Args:
+    work: A function without arguments that returns the frames it has done.
+    seconds: How long, at the least.
+
+  Returns:
+    Frames per second.
+  """
+  frames, start = 0, time.perf_counter()
+  while time.perf_counter() - start < seconds:
+    frames += work()
+  return frames / (time.perf_counter() - start)
+
+
 def measure(work, seconds):
   """Measures how fast something is done, after a fifth of the time to warm up.
 
   Args:
-    work: A function without arguments that returns the frames it has done.
+    work: As for `repeat`.
     seconds: To measure for.
 
   Returns:
     A `Measured`.
   """
-  def repeat(seconds):
-    frames = 0
-    start = time.perf_counter()
-    while time.perf_counter() - start < seconds:
-      frames += work()
-    return frames / (time.perf_counter() - start)
-
   work()
-  repeat(seconds / 5)
+  repeat(work, seconds / 5)
   usage = Usage()
-  rate = repeat(seconds)
+  rate = repeat(work, seconds)
   return Measured(rate, usage.cores() / rate)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from scalable_agent import environments
 from scalable_agent.environments import level_cache
+from scalable_agent.files import locks
 
 pytestmark = pytest.mark.usefixtures('bounded')
 
@@ -224,17 +225,17 @@ def test_a_lock_on_a_file_that_was_removed_does_not_count(
   leaving, waiting, compiling = (
       level_cache.LocalLevelCache(tmp_path) for _ in range(3))
   assert not leaving.fetch('key', str(tmp_path / 'map'))
-  flock = level_cache.fcntl.flock
+  flock = locks.fcntl.flock
   writer = threading.Timer(.5, compiling.write, (
       'key', _write(tmp_path / 'map.pk3', 'a map')))
 
   def flock_late(*arguments):
-    monkeypatch.setattr(level_cache.fcntl, 'flock', flock)
+    monkeypatch.setattr(locks.fcntl, 'flock', flock)
     assert not leaving.fetch('another', str(tmp_path / 'map'))
     assert not compiling.fetch('key', str(tmp_path / 'map'))
     writer.start()
     flock(*arguments)
 
-  monkeypatch.setattr(level_cache.fcntl, 'flock', flock_late)
+  monkeypatch.setattr(locks.fcntl, 'flock', flock_late)
   assert waiting.fetch('key', str(tmp_path / 'waited'))
   writer.join()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import types
 
 import pytest
 
@@ -43,20 +42,20 @@ def test_is_evaluated(tmp_path):
 
 
 @pytest.mark.parametrize('text, expected', [
-    ('{"frames": 80, "levels": {"pong": {"num_episodes": 10}}}', True),
-    ('{"frames": 80, "levels": {"pong": {"num_episodes": 9}}}', False),
-    ('{"frames": 40, "levels": {"pong": {"num_episodes": 10}}}', False),
-    ('{"frames": 80, "levels": {}}', False), ('{"frames": 80, ', False)])
+    ('{"test": TEST, "levels": {"pong": {"num_episodes": 10}}}', True),
+    ('{"test": TEST, "levels": {"pong": {"num_episodes": 9}}}', False),
+    ('{"levels": {"pong": {"num_episodes": 10}}}', False),
+    ('{"test": TEST, "levels": {}}', False), ('{"test": TEST, ', False)])
 def test_is_tested(tmp_path, text, expected):
-  config = types.SimpleNamespace(
-      logdir=tmp_path, suite='atari', level_name='pong', mode='test',
-      checkpoint='latest', test_num_episodes=10, video_dir='')
+  config = config_lib.resolve(dict(
+      logdir=str(tmp_path), level_name='pong', mode='test'))
   assert not progress.is_tested(config)
   _write_checkpoint(tmp_path, 80)
-  (tmp_path / 'test_scores.json').write_text(text)
+  (tmp_path / 'test_scores.json').write_text(
+      text.replace('TEST', json.dumps(scores_lib.identity(config))))
   assert progress.is_tested(config) == expected
   # What is to be filmed too is not done without its film.
-  config.video_dir = tmp_path
+  config = dataclasses.replace(config, video_dir=str(tmp_path))
   assert not progress.is_tested(config)
   (tmp_path / 'pong.gif').touch()
   assert progress.is_tested(config) == expected
