@@ -222,4 +222,5 @@ def restore_weights(paths, agent):
 def _not_now(path, error):
   return CheckpointError(
       f'{path} cannot be read now, and may be whole: '
-      f'{errors.first_line(error)}. Start again once that is repaired.')
+      f'{errors.first_line(error)}. Start again once that is repaired, or move '
+      'its files away to go without it.')

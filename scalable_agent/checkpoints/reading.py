@@ -9,10 +9,12 @@ _CONFIG = 'config/.ATTRIBUTES/VARIABLE_VALUE'
 # By a damaged or foreign checkpoint, among others.
 ERRORS = (tf.errors.OpError, AssertionError, IndexError, ValueError,
           RuntimeError, OSError)
-# These are of the machine, and say nothing of the checkpoint.
+# These are of the machine, and say nothing of the checkpoint. TensorFlow has
+# UnknownError for most errors of a file system, among them EIO.
 PASSING = (tf.errors.AbortedError, tf.errors.CancelledError,
            tf.errors.DeadlineExceededError, tf.errors.PermissionDeniedError,
-           tf.errors.ResourceExhaustedError, tf.errors.UnavailableError)
+           tf.errors.ResourceExhaustedError, tf.errors.UnavailableError,
+           tf.errors.UnknownError)
 
 
 def settings(reader):

@@ -17,7 +17,8 @@ class LogFile:
 
   Each `flush` opens the file anew, so that it notices a file or directory that
   is gone. The file is made by the first `flush` that follows `begin`, or that
-  has lines to write.
+  has lines to write. Lines are kept until the disk has them: a file system that
+  buffers may say only afterwards that it had no room.
   """
 
   def __init__(self, path, header=''):
@@ -33,6 +34,8 @@ class LogFile:
     with contextlib.suppress(FileNotFoundError):
       self._size = os.path.getsize(path)
     self._pending = []
+    # Lines that are written, and how much of the file the disk had before.
+    self._unsynced, self._synced_size = [], self._size
 
   def begin(self):
     """Has the next `flush` make the file, if it is not there or empty."""
@@ -64,18 +67,31 @@ class LogFile:
           os.path.dirname(self._path) or '.'):
         raise
       return
+    is_written = False
     try:
-      if self._pending:
-        self._append(descriptor)
-      if to_disk:
-        os.fsync(descriptor)
-    finally:
-      os.close(descriptor)
+      try:
+        if self._pending:
+          self._append(descriptor)
+        is_written = True
+        if to_disk:
+          os.fsync(descriptor)
+      finally:
+        os.close(descriptor)
+    except OSError:
+      if is_written:
+        self._pending, self._unsynced = self._unsynced, []
+        self._size = self._synced_size
+      raise
+    if to_disk:
+      self._unsynced, self._synced_size = [], self._size
 
   def _append(self, descriptor):
     # Somebody may have removed or cut the file, so that it is shorter than what
     # was written. If it is longer, a write has failed half-way.
-    self._size = min(self._size, os.fstat(descriptor).st_size)
+    found = os.fstat(descriptor).st_size
+    if found < self._size:
+      self._size, self._unsynced = found, []
+    self._synced_size = min(self._synced_size, self._size)
     os.ftruncate(descriptor, self._size)
     header = '' if self._size else self._header
     data = (header + ''.join(self._pending)).encode()
@@ -88,7 +104,8 @@ class LogFile:
       os.ftruncate(descriptor, self._size)  # For those who read it meanwhile.
       raise
     self._size = end
-    self._pending.clear()
+    self._unsynced += self._pending
+    self._pending = []
 
 
 def keep_until(path, progress, progress_of_line, header_lines=0):

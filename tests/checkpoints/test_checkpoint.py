@@ -171,8 +171,10 @@ def test_training_goes_on_after_a_corrupt_checkpoint(tmp_path, copy_run):
   _assert_equal(_state(restored), _state(learner))
 
 
+@pytest.mark.parametrize('error', [
+    tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.UnknownError])
 def test_a_machine_that_cannot_read_now_damages_nothing(
-    tmp_path, copy_run, monkeypatch):
+    tmp_path, copy_run, monkeypatch, error):
   """A run on an older checkpoint would lose what came after it."""
   copy_run(tmp_path, 2)
   before = sorted(os.listdir(tmp_path))
@@ -180,7 +182,7 @@ def test_a_machine_that_cannot_read_now_damages_nothing(
 
   def fail(self, path):
     if path.endswith('-160'):
-      raise tf.errors.UnavailableError(None, None, 'Stale file handle')
+      raise error(None, None, 'Stale file handle')
     return restore(self, path)
 
   monkeypatch.setattr(tf.train.Checkpoint, 'restore', fail)
@@ -193,7 +195,8 @@ def test_a_machine_that_cannot_read_now_damages_nothing(
       read()
     assert str(caught.value) == (
         f'{tmp_path}/ckpt-160 cannot be read now, and may be whole: Stale file '
-        'handle. Start again once that is repaired.')
+        'handle. Start again once that is repaired, or move its files away to '
+        'go without it.')
   assert sorted(os.listdir(tmp_path)) == before
 
 

@@ -51,6 +51,36 @@ def test_a_full_disk_loses_and_doubles_no_line(
   assert path.read_text() == 'head\none\ntwenty-two\n3\n4\n'
 
 
+@pytest.mark.parametrize('name, to_disk', [
+    ('fsync', True), ('close', True), ('close', False)])
+@pytest.mark.parametrize('bytes_kept', [9, 11, 17])
+def test_a_disk_that_says_later_that_it_was_full_loses_and_doubles_no_line(
+    tmp_path, monkeypatch, name, to_disk, bytes_kept):
+  """As file systems do that buffer what is written."""
+  path = tmp_path / 'log'
+  log = log_file.LogFile(path, 'head\n')
+  log.add('one')
+  log.flush(to_disk=True)
+  log.add('two')
+  log.flush()
+  log.add('three')
+  function = getattr(os, name)
+
+  def fail(descriptor):
+    monkeypatch.setattr(os, name, function)
+    os.ftruncate(descriptor, bytes_kept)
+    function(descriptor)
+    raise OSError(errno.EDQUOT, 'Disk quota exceeded')
+
+  monkeypatch.setattr(os, name, fail)
+  with pytest.raises(OSError, match='Disk quota exceeded'):
+    log.flush(to_disk)
+  log.add('4')
+  for _ in range(2):
+    log.flush(to_disk=True)
+    assert path.read_text() == 'head\none\ntwo\nthree\n4\n'
+
+
 def test_a_directory_that_goes_and_comes_back(tmp_path):
   directory, elsewhere = tmp_path / 'run', tmp_path / 'elsewhere'
   directory.mkdir()

@@ -48,7 +48,7 @@ _ABANDONED_GRACE_SECONDS = 3.0
 def _error_text(error):
   """Returns one line for an exception and where it was raised."""
   if isinstance(error, PoolError):
-    return str(error)[:_MAXIMUM_TEXT_LENGTH]
+    return ' '.join(str(error).split())[:_MAXIMUM_TEXT_LENGTH]
   lines = traceback.format_exception_only(type(error), error)
   text = ' '.join(''.join(lines).split())[:_MAXIMUM_TEXT_LENGTH]
   frames = traceback.extract_tb(error.__traceback__)
