@@ -2,15 +2,22 @@
 
 import contextlib
 import dataclasses
+import time
 
+from absl import logging
 import numpy as np
 import tree
 
 from scalable_agent import actor
+from scalable_agent import environments
 from scalable_agent import suites
 from scalable_agent.config import seeds
 
 _MAX_ENVIRONMENTS = 32
+# Episodes of Atari have 27,000 agent steps at most. One that has so many may
+# never end.
+_MAX_STEPS = 10**6
+_LOG_SECONDS = 60.
 
 
 def seed(config):
@@ -67,7 +74,7 @@ def play(pool, policy, initial_state, num_action_repeats, num_episodes,
     A list of `num_episodes` `Episode`s.
 
   Raises:
-    environments.PoolError: An environment died.
+    environments.PoolError: An environment died, or its episode does not end.
   """
   size = pool.num_environments
   remaining = np.full([size], num_episodes // size)
@@ -75,6 +82,7 @@ def play(pool, policy, initial_state, num_action_repeats, num_episodes,
   core_state = tree.map_structure(np.copy, initial_state)
   last_actions = np.zeros([size], np.int32)
   episodes = []
+  lengths = _Lengths()
   while remaining.any():
     ids, env_output, is_first, is_last = pool.recv()
     # One that takes the place of another has no last action.
@@ -85,6 +93,8 @@ def play(pool, policy, initial_state, num_action_repeats, num_episodes,
         pool.level_names, ids, env_output.info, counts, num_action_repeats):
       episodes.append(episode)
       on_episode(episode)
+    steps = np.where(remaining[ids] > 0, env_output.info.episode_step, 0)
+    lengths.check(pool.level_names[ids[steps.argmax()]], steps.max())
     states = tree.map_structure(lambda a: a[ids], core_state)
     output, states, _ = policy(
         last_actions[ids], env_output._replace(info=()), states)
@@ -93,3 +103,22 @@ def play(pool, policy, initial_state, num_action_repeats, num_episodes,
     for mine, theirs in zip(tree.flatten(core_state), tree.flatten(states)):
       mine[ids] = theirs
   return episodes
+
+
+class _Lengths:
+  """Logs how long episodes are, and refuses those that do not end."""
+
+  def __init__(self):
+    self._logged_time = time.monotonic()
+
+  def check(self, level_name, steps):
+    """Takes the level of the longest episode, and its agent steps so far."""
+    if steps >= _MAX_STEPS:
+      raise environments.PoolError(
+          f'An episode of {level_name} has had {steps:,} agent steps and has '
+          'not ended. Give its environment a limit, such as max_episode_steps '
+          'of Gymnasium.')
+    if time.monotonic() - self._logged_time > _LOG_SECONDS:
+      self._logged_time = time.monotonic()
+      logging.info('Playing %s: the longest episode has had %d agent steps so '
+                   'far.', level_name, steps)

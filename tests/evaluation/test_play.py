@@ -3,6 +3,7 @@
 import collections
 import itertools
 import json
+import logging as python_logging
 import math
 
 import numpy as np
@@ -237,6 +238,24 @@ def test_error_of_the_pool_is_raised():
 
   with pytest.raises(environments.PoolError, match='level_0 died'):
     _play(DyingPool([[(100, 0.0)] * 2]), 1)
+
+
+def test_an_episode_that_does_not_end_is_refused(monkeypatch):
+  """But not where an environment that has played its share goes on."""
+  monkeypatch.setattr(play_lib, '_MAX_STEPS', 50)
+  endless, short = [(10**9, 0.)], [(49, 0.)] * 9
+  with pytest.raises(environments.PoolError, match=(
+      'An episode of level_1 has had 50 agent steps and has not ended. ')):
+    _play(ScriptedPool([short, endless]), 2)
+  assert len(_play(ScriptedPool([short, endless]), 1)) == 1
+
+
+def test_long_episodes_are_told(monkeypatch, caplog):
+  caplog.set_level(python_logging.INFO)
+  monkeypatch.setattr(play_lib, '_LOG_SECONDS', 0.)
+  _play(ScriptedPool([[(9, 0.)] * 2]), 1)
+  assert ('Playing level_0: the longest episode has had 7 agent steps so far.'
+          in caplog.messages)
 
 
 def test_scores_of_played_episodes_can_be_written(tmp_path):

@@ -48,7 +48,7 @@ _ABANDONED_GRACE_SECONDS = 3.0
 def _error_text(error):
   """Returns one line for an exception and where it was raised."""
   if isinstance(error, PoolError):
-    return ' '.join(str(error).split())[:_MAXIMUM_TEXT_LENGTH]
+    return str(error)[:_MAXIMUM_TEXT_LENGTH]
   lines = traceback.format_exception_only(type(error), error)
   text = ' '.join(''.join(lines).split())[:_MAXIMUM_TEXT_LENGTH]
   frames = traceback.extract_tb(error.__traceback__)
@@ -241,7 +241,11 @@ def _end_group():
 
 
 def _end_when_abandoned(control, directory):
-  """Ends a process whose environment hangs when the pool's process died."""
+  """Ends a process whose environment hangs when the pool's process died.
+
+  It cannot while an environment keeps the interpreter's lock, as a library in C
+  may. The pool itself could, but is gone.
+  """
   poll = select.poll()
   poll.register(control, select.POLLRDHUP)
   poll.poll()
