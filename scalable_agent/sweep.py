@@ -142,7 +142,8 @@ def main(argv):
               sum(run.state != 'done' for run in runs), FLAGS.parallel, 'runs')
       if replay_host:
         shared_replay.check_slurm(FLAGS.slurm)
-        job = shared_replay.SharedReplay(FLAGS.logdir, configs[0], runs)
+        job = shared_replay.SharedReplay(
+            FLAGS.logdir, configs[0], runs, _common_arguments())
         on_poll = stack.enter_context(job).check
       program.finish(runs, 'run', FLAGS.slurm, _slurm_script,
                      environs=gpus.environs(FLAGS.parallel, configs),

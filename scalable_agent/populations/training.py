@@ -60,7 +60,8 @@ def _carry_out(plan, population, configs):
     on_poll = population.on_poll
     if plan.shares_replay:
       job = stack.enter_context(
-          shared_replay.SharedReplay(plan.logdir, configs[0], runs))
+          shared_replay.SharedReplay(
+              plan.logdir, configs[0], runs, plan.arguments))
 
       def on_poll():
         job.check()

@@ -24,12 +24,6 @@ _NOT_INDEPENDENT = (
 _STEADY_SECONDS = 600.
 # How long the job of a program that was killed may take to end.
 _PATIENCE_SECONDS = 60.
-# Settings that a replay job takes from the runs.
-_SETTINGS = config_lib.names(config_lib.REPLAY) + (
-    'replay_capacity', 'seed', 'log_interval_secs',
-    'auth_token_file', 'tls_cert', 'tls_key', 'tls_ca', 'insecure_network',
-    'environment_timeout_secs', 'environment_start_timeout_secs',
-    'dataset_path', 'runfiles_path', 'level_cache_dir')
 # Settings that have to be the same in all runs that share it.
 _ALIKE = config_lib.names(config_lib.REPLAY) + ('replay_capacity',)
 
@@ -161,20 +155,23 @@ def _num_training(runs):
 class SharedReplay:
   """Keeps a replay job running for the length of a `with` block."""
 
-  def __init__(self, directory, config, runs):
+  def __init__(self, directory, config, runs, arguments):
     """Initializes it; starts nothing.
 
     Args:
       directory: Of the sweep or the population.
       config: A `config.Config` of one of the runs.
       runs: A list of the `ManagedRun`s that go at the same time.
+      arguments: Flags that all of them get, a list of strings.
     """
     logdir = os.path.join(directory, DIRECTORY)
     command = [
-        sys.executable, '-m', trials.EXPERIMENT, '--job_name=replay',
-        f'--replay_host={config.replay_host}', f'--logdir={logdir}',
+        sys.executable, '-m', trials.EXPERIMENT, *arguments,
+        '--job_name=replay', f'--replay_host={config.replay_host}',
+        f'--logdir={logdir}',
         *trials.memory_arguments(1, 1. - trials.MEMORY_SHARE_BESIDE_REPLAY),
-        *(f'--{name}={getattr(config, name)}' for name in _SETTINGS)]
+        # What runs have alike is not always in what all get.
+        *(f'--{name}={getattr(config, name)}' for name in ('seed', *_ALIKE))]
     self._run = run_processes.ManagedRun(
         'the replay job', logdir, 0,
         lambda: command + [f'--replay_agents={_num_training(runs)}'],

@@ -197,18 +197,26 @@ def refuse_another(logdir, found, now, names):
   Raises:
     ConfigError: One of them differs.
   """
-  if not found:
-    return
-  defaults = {name: declared.default
-              for name, declared in config_lib.SETTINGS.items()
-              if declared.default is not None}
-  before = dict(defaults, **found)
+  before = _with_younger_settings(found)
   for name in names:
     if name in before and name in now and before[name] != now[name]:
       raise ConfigError(
           f'--logdir={logdir} holds a run with {name}={before[name]}, this one '
           f'has {name}={now[name]}. Choose another --logdir, or the same '
           'settings to resume.')
+
+
+def _with_younger_settings(found):
+  """Adds the settings that a `config.json` lacks, with their defaults."""
+  declared = {name: setting.default
+              for name, setting in config_lib.SETTINGS.items()
+              if not setting.is_derived}
+  try:
+    suites = config_lib.defaults(
+        found['level_name'], found.get('agent', declared['agent']))
+  except LookupError:
+    return found
+  return {**declared, **suites, **found}
 
 
 def check(config, facts):

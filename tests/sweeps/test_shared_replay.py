@@ -38,7 +38,7 @@ def _job(tmp_path, monkeypatch):
     monkeypatch.setenv('PYTHONPATH', str(tmp_path))
     monkeypatch.setattr(trials, 'EXPERIMENT', 'job')
     monkeypatch.setattr(run_processes, '_REST_SECONDS', .01)
-    return shared_replay.SharedReplay(str(tmp_path), _config(), [])
+    return shared_replay.SharedReplay(str(tmp_path), _config(), [], [])
   return make
 
 
@@ -166,11 +166,15 @@ def test_its_flags_are_those_of_the_runs(tmp_path):
       unroll_length=7, replay_capacity=99, use_lstm=True, seed=5,
       replay_state='recomputed', auth_token_file='/a b', insecure_network=True)
   job = shared_replay.SharedReplay(
-      str(tmp_path), config, [_run(tmp_path / name) for name in 'abc'])
+      str(tmp_path), config, [_run(tmp_path / name) for name in 'abc'],
+      ['--auth_token_file=/a b', '--insecure_network=True', '--batch_size=8',
+       '--replay_proportion=0.5', '--memory_gb=1', '--logdir=/c'])
   command = job._run._prepare()
   assert command[:3] == [sys.executable, '-m', 'scalable_agent.experiment']
   given = dict(argument.removeprefix('--').split('=', 1)
                for argument in command[3:])
+  assert given['logdir'] == str(tmp_path / 'replay_job')
+  assert float(given['memory_gb']) != 1.
   values = {
       name: type(config_lib.SETTINGS[name].default)(
           value == 'True' if value in ('True', 'False') else value)
@@ -189,7 +193,7 @@ def test_only_runs_that_still_train_are_awaited(tmp_path):
           _run(tmp_path / 'evaluates', 80),
           _run(tmp_path / 'done', 88, 'done'),
           _run(tmp_path / 'failed', 40, 'failed')]
-  job = shared_replay.SharedReplay(str(tmp_path), _config(), runs)
+  job = shared_replay.SharedReplay(str(tmp_path), _config(), runs, [])
   assert job._run._prepare()[-1] == '--replay_agents=2'
   (tmp_path / 'begun' / 'ckpt-80.index').touch()
   assert job._run._prepare()[-1] == '--replay_agents=1'
