@@ -16,6 +16,7 @@ import tree
 from scalable_agent import gradients as gradients_lib
 from scalable_agent import placing
 from scalable_agent import rmsprop
+from scalable_agent.networks import frames
 
 
 def create_strategy(devices):
@@ -89,9 +90,7 @@ class Learner:
       self.num_environment_frames = tf.Variable(0, dtype=tf.int64)
       self.learner_steps = tf.Variable(0, dtype=tf.int64)
     initial_params = agent.initial_params(seed)
-    # As `networks` names them; a user's torso may have other names.
-    self._unit_biases = [name for name in initial_params
-                         if name.startswith('torso/') and name.endswith('/b')]
+    self._unit_biases = frames.unit_biases(initial_params)
     make_variables = lambda: {
         name: tf.Variable(value) for name, value in initial_params.items()}
     with strategy.scope():

@@ -116,6 +116,17 @@ class Frames:
           f'{shape} for 2 frames instead of (2, {size}).')
 
 
+def unit_biases(params):
+  """Returns the names of the biases of the torso's units, a list.
+
+  Args:
+    params: All weights of a network, or their names. Those of a user's torso
+      may have other names than those of `layers`, and are left out.
+  """
+  return [name for name in params
+          if name.startswith(_PREFIX) and name.endswith('/b')]
+
+
 def background(frame):
   """Returns about the median of each image.
 

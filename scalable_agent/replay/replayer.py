@@ -73,7 +73,7 @@ class Replayer:
 
     Returns:
       A list of R `ActorOutput`s, each with its core state; an empty one while
-      there is no whole episode to draw.
+      one of them has ended and there is no whole episode to draw in its place.
     """
     if not self._slots:
       self._slots = [None] * count
