@@ -23,7 +23,6 @@ transport, and says what a cluster of such cores would reach, and what limits it
 (`plan`).
 """
 
-import json
 import math
 import sys
 
@@ -270,9 +269,8 @@ def main(argv):
     else:
       figures = _measure(_config())
     if FLAGS.json:
-      content = json.dumps(figures, indent=2) + '\n'
       with config_lib.writing('json', FLAGS.json):
-        whole_file.write(FLAGS.json, content.encode())
+        whole_file.write_json(FLAGS.json, figures)
   except (config_lib.ConfigError, PoolError, Failure) as e:
     sys.exit(f'Error: {e}')
 

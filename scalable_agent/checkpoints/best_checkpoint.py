@@ -7,7 +7,6 @@ does not name is what a killed process has left there.
 
 import collections
 import contextlib
-import json
 import math
 import os
 
@@ -44,18 +43,15 @@ def read(logdir):
   directory = os.path.join(logdir, DIRECTORY)
   note = os.path.join(directory, _NOTE_FILE)
   try:
-    with open(note, 'rb') as f:
-      data = f.read()
-  except FileNotFoundError:
-    return None
-  try:
-    found = json.loads(data.decode())
+    found = whole_file.read_json(note)
     frames, measure, value = (
         found[name] for name in ('frames', 'measure', 'value'))
     if not (log_lines.is_frames(frames) and isinstance(measure, str) and
             isinstance(value, (int, float)) and math.isfinite(value)):
       raise ValueError('not what a run writes')
-  except (ValueError, KeyError, TypeError, RecursionError) as e:
+  except FileNotFoundError:
+    return None
+  except (ValueError, KeyError) as e:
     raise ValueError(f'{note} is damaged: {errors.first_line(e)}') from e
   path = checkpoint_files.path_of(directory, frames)
   if path not in checkpoint_files.find(directory):

@@ -162,14 +162,13 @@ def write_scores(logdir, levels, frames, test, suite_scores=()):
 def _covers(scores, path):
   """Whether scores are of the same test as those of a file, and no fewer."""
   try:
-    with open(path, 'rb') as f:
-      before = json.loads(f.read().decode())
+    before = whole_file.read_json(path)
     return before['test'] == scores['test'] and all(
         level['num_episodes'] <= scores['levels'][name]['num_episodes']
         for name, level in before['levels'].items())
   except FileNotFoundError:
     return True
-  except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+  except (ValueError, KeyError, TypeError, AttributeError):
     return False
 
 
@@ -216,9 +215,8 @@ class UnfinishedTest:
   def read(self):
     """Returns what an equal test has written, {} if there is none."""
     try:
-      with open(self._path, 'rb') as f:
-        return dict(json.loads(f.read().decode())['levels'])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+      return dict(whole_file.read_json(self._path)['levels'])
+    except (OSError, ValueError, KeyError, TypeError):
       return {}
 
   def remove(self):

@@ -53,6 +53,23 @@ def write_json(path, content):
   write(path, (json.dumps(content, indent=2) + '\n').encode())
 
 
+def read_json(path):
+  """Returns the JSON object in a file, a dict.
+
+  Raises:
+    OSError: It cannot be read.
+    ValueError: It holds none; the message is one line.
+  """
+  try:
+    with open(path, encoding='utf-8') as f:
+      found = json.load(f)
+  except RecursionError as e:
+    raise ValueError(str(e)) from e
+  if not isinstance(found, dict):
+    raise ValueError('it holds no JSON object')
+  return found
+
+
 def write_lines(path, lines):
   """As `write`, of an iterable of bytes, which have their line ends."""
   with replacing(path) as temporary, open(temporary, 'wb') as f:

@@ -10,6 +10,7 @@ from scalable_agent import suites
 from scalable_agent.populations import evolution
 from scalable_agent.populations import members as members_lib
 from scalable_agent.populations import settings as settings_lib
+from scalable_agent.studies import sweep_file
 from scalable_agent.sweeps import shared_replay
 from scalable_agent.sweeps import trials
 from scalable_agent.training import run_config
@@ -74,7 +75,7 @@ def make(plan, config, settings, starts, score):
         {**plan.given, **own, **last.parameters}, {*start, 'warm_start'}))
 
     def make_command(changes, own=own, start=start):
-      trials.mark(own['logdir'], variant, start)
+      sweep_file.write(own['logdir'], variant, start)
       return trials.experiment_command(arguments, dict(own, **changes))
 
     population.members.append(members_lib.Member(

@@ -1,7 +1,6 @@
 """What a population goes by, and the file that keeps it."""
 
 import collections
-import json
 import os
 
 from scalable_agent import config as config_lib
@@ -39,12 +38,11 @@ def read(logdir, parse):
   """
   path = os.path.join(logdir, _FILE)
   try:
-    with open(path, 'rb') as f:
-      found = json.loads(f.read().decode())
+    found = whole_file.read_json(path)
     return {name: parse(name, found[name]) for name in Settings._fields}
   except (FileNotFoundError, NotADirectoryError):
     return {}
-  except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
+  except (OSError, ValueError, KeyError, TypeError) as e:
     raise config_lib.ConfigError(
         f'{path} cannot be read ({errors.first_line(e)}). Repair it, or choose '
         'another --logdir.') from e
@@ -52,5 +50,4 @@ def read(logdir, parse):
 
 def write(logdir, settings):
   """Writes a population's `Settings` for `read`."""
-  whole_file.write(os.path.join(logdir, _FILE),
-                   (json.dumps(settings._asdict()) + '\n').encode())
+  whole_file.write_json(os.path.join(logdir, _FILE), settings._asdict())

@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import dataclasses
-import json
 import math
 import os
 
@@ -15,6 +14,7 @@ from scalable_agent.config import settings as settings_lib
 from scalable_agent.files import file_names
 from scalable_agent.files import log_file
 from scalable_agent.files import log_lines
+from scalable_agent.files import whole_file
 from scalable_agent.results import published
 
 Run = collections.namedtuple(
@@ -70,18 +70,13 @@ def _reading(path):
 
 
 def _read_json(path):
-  try:
-    with _reading(path), open(path, 'rb') as f:
-      content = f.read()
-  except FileNotFoundError:
-    return {}
-  try:
-    value = json.loads(content.decode())
-  except (ValueError, RecursionError) as e:
-    raise ValueError(f'{path} is not readable as JSON: {e}') from e
-  if not isinstance(value, dict):
-    raise ValueError(f'{path} holds no JSON object.')
-  return value
+  with _reading(path):
+    try:
+      return whole_file.read_json(path)
+    except FileNotFoundError:
+      return {}
+    except ValueError as e:
+      raise ValueError(f'{path} is not readable as JSON: {e}') from e
 
 
 def _read_config(logdir):

@@ -2,7 +2,6 @@
 
 import collections
 import itertools
-import json
 import math
 import os
 
@@ -12,12 +11,9 @@ from scalable_agent import config as config_lib
 from scalable_agent.results import agents
 from scalable_agent.results import published
 from scalable_agent.results import runs as runs_lib
+from scalable_agent.studies import sweep_file
 from scalable_agent.suites import scores as suite_scores
 
-# In the directory of each run of a sweep: `variant`, a list of objects of
-# setting to value that go together, and `sample`, such an object. Where each
-# run of a sweep has a seed of its own, `sweep_seed`, the seed of the sweep.
-FILE = 'sweep.json'
 # Those of the paper's Table D.1. Where a sweep varies one, that makes another
 # sample and not another variant.
 HYPERPARAMETERS = ('entropy_cost', 'learning_rate', 'epsilon')
@@ -88,8 +84,7 @@ def split(variant, sample):
   """Tells the settings that are compared from those of the sample.
 
   Args:
-    variant: A list of dicts of setting to value, see `FILE`.
-    sample: Such a dict.
+    variant, sample: As in a run's mark, see `sweep_file`.
 
   Returns:
     The `variant` and the `sample` of an `Outcome`.
@@ -100,26 +95,7 @@ def split(variant, sample):
       tried += alternative.items()
     else:
       compared.append(tuple(alternative.items()))
-  found = tuple(compared), (*tried, *sample.items())
-  hash(found)  # A value that cannot be compared was not written by a sweep.
-  return found
-
-
-def _read_file(logdir):
-  path = os.path.join(logdir, FILE)
-  try:
-    with open(path, 'rb') as f:
-      content = json.loads(f.read().decode())
-    sweep_seed = content.get('sweep_seed')
-    if not isinstance(sweep_seed, (int, type(None))):
-      raise ValueError(f'sweep_seed={sweep_seed!r} is no integer')
-    return (*split(content['variant'], content['sample']),
-            frozenset(content['sample'].items()), sweep_seed)
-  except FileNotFoundError as e:
-    raise ValueError(f'{logdir} is no run of a sweep: it has no {FILE}.') from e
-  except (OSError, ValueError, KeyError, TypeError, AttributeError,
-          RecursionError) as e:
-    raise ValueError(f'{path} cannot be read: {e!r}.') from e
+  return tuple(compared), (*tried, *sample.items())
 
 
 def read(logdir):
@@ -132,22 +108,27 @@ def read(logdir):
     An `Outcome`, without a level if the run died before its first batch.
 
   Raises:
-    FileNotFoundError: There is neither a run nor `FILE` in it.
+    FileNotFoundError: There is neither a run nor its mark in it.
     ValueError: It is no run of a sweep, or a file in it cannot be read.
   """
   try:
     run = runs_lib.read(logdir)
   except FileNotFoundError:
-    # `FILE` is there before the process starts.
-    if not os.path.exists(os.path.join(logdir, FILE)):
+    # The mark is there before the process starts.
+    if not os.path.exists(os.path.join(logdir, sweep_file.NAME)):
       raise
     run = runs_lib.Run(logdir, {}, 0, {}, {}, None)
-  variant, sample, drawn, sweep_seed = _read_file(logdir)
+  mark = sweep_file.read(logdir)
+  if not mark:
+    raise ValueError(
+        f'{logdir} is no run of a sweep: it has no {sweep_file.NAME}.')
+  variant, sample = split(mark['variant'], mark['sample'])
   return Outcome(
-      logdir, run.config.get('level_name'), variant, sample, drawn,
+      logdir, run.config.get('level_name'), variant, sample,
+      frozenset(mark['sample'].items()),
       run.config.get('seed'), agents.settings_of(run), final_return(run),
       run.frames, run.config.get('total_environment_frames'), run.episodes,
-      run.updates, sweep_seed)
+      run.updates, mark.get('sweep_seed'))
 
 
 def read_beside_others(logdir):
@@ -175,7 +156,7 @@ def read_all(logdir):
   """
   paths = [os.path.join(logdir, name) for name in sorted(os.listdir(logdir))]
   return [read(path) for path in paths
-          if os.path.exists(os.path.join(path, FILE))]
+          if os.path.exists(os.path.join(path, sweep_file.NAME))]
 
 
 def in_one_order(outcomes):

@@ -1,7 +1,6 @@
 """How far a run is, by its files."""
 
 import collections
-import json
 import math
 import os
 
@@ -12,6 +11,7 @@ from scalable_agent.evaluation import scores as scores_lib
 from scalable_agent.files import file_names
 from scalable_agent.files import log_file
 from scalable_agent.files import log_lines
+from scalable_agent.files import whole_file
 from scalable_agent.suites import scores as suite_scores
 
 Progress = collections.namedtuple('Progress', 'frames fps mean_return')
@@ -49,15 +49,15 @@ def is_evaluated(logdir, period):
 def is_tested(config):
   """Whether a `config.Config`'s test has been played, and its films made."""
   try:
-    with open(os.path.join(config.logdir, file_names.TEST_SCORES)) as f:
-      scores = json.load(f)
+    scores = whole_file.read_json(
+        os.path.join(config.logdir, file_names.TEST_SCORES))
     return scores['test'] == scores_lib.identity(config) and all(
         scores['levels'][level]['num_episodes'] >= config.test_num_episodes
         and (not config.video_dir or os.path.exists(
             file_names.video(config.video_dir, level)))
         for level in suites.level_names(config))
   except (FileNotFoundError, NotADirectoryError, ValueError, KeyError,
-          TypeError, RecursionError):
+          TypeError):
     return False
 
 

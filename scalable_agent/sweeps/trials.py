@@ -1,16 +1,15 @@
 """Makes the runs of the trials of a sweep."""
 
 import collections
-import json
 import os
 import sys
 
 from scalable_agent import config as config_lib
 from scalable_agent.checkpoints import chosen_checkpoint
 from scalable_agent.files import file_names
-from scalable_agent.files import whole_file
 from scalable_agent.machine import memory as machine_memory
 from scalable_agent.studies import outcomes
+from scalable_agent.studies import sweep_file
 from scalable_agent.sweeps import grid
 from scalable_agent.sweeps import progress
 from scalable_agent.sweeps import run_processes
@@ -50,45 +49,13 @@ def memory_arguments(num_processes, share):
   return [f'--memory_gb={share * free_bytes / num_processes / 1e9:.6f}']
 
 
-def mark(logdir, variant, sample, sweep_seed=None):
-  """Writes for the report which trial a run is, unless the file says so.
-
-  A file of an earlier start, which ended before its first checkpoint, may name
-  another seed.
-  """
-  content = dict(variant=variant, sample=sample)
-  if sweep_seed is not None:
-    content['sweep_seed'] = sweep_seed
-  if _read_mark(logdir) != content:
-    whole_file.write_json(os.path.join(logdir, outcomes.FILE), content)
-
-
-def _read_mark(logdir):
-  """Returns what `mark` has written, a dict, or None.
-
-  Raises:
-    ConfigError: The file is there and cannot be read.
-  """
-  path = os.path.join(logdir, outcomes.FILE)
-  try:
-    with open(path, 'rb') as f:
-      found = json.loads(f.read().decode())
-    return dict(found, variant=found['variant'], sample=found['sample'])
-  except (FileNotFoundError, NotADirectoryError):
-    return None
-  except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
-    raise config_lib.ConfigError(
-        f'{path} cannot be read ({e!r}). Repair it, or choose another '
-        '--logdir.') from e
-
-
 def _check_mark(trial, logdir):
   """Refuses the directory of another trial.
 
   Raises:
     ConfigError: Another trial has it, or the file that says so cannot be read.
   """
-  found = _read_mark(logdir)
+  found = sweep_file.read(logdir)
   if found and (found['variant'], found['sample']) != (
       trial.variant, trial.sample):
     raise config_lib.ConfigError(
@@ -203,7 +170,8 @@ def _make_run(trial, values, arguments, ends_with_parent=False):
     if config.mode == 'test':
       chosen_checkpoint.find(config)  # Or there is nothing to test.
     else:
-      mark(config.logdir, trial.variant, trial.sample, trial.sweep_seed)
+      sweep_file.write(
+          config.logdir, trial.variant, trial.sample, trial.sweep_seed)
     return experiment_command(arguments, settings)
 
   return run_processes.ManagedRun(

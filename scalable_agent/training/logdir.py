@@ -166,10 +166,7 @@ def read_config(logdir, mode):
         f'--logdir={logdir} cannot be read: {errors.first_line(e)}.') from e
   path = os.path.join(logdir, CONFIG_FILE)
   try:
-    with open(path) as f:
-      found = json.load(f)
-    if not isinstance(found, dict):
-      raise ValueError('no object')
+    return whole_file.read_json(path)
   except (FileNotFoundError, NotADirectoryError):
     if mode == 'train':
       raise ConfigError(
@@ -177,11 +174,10 @@ def read_config(logdir, mode):
           'says how they were trained. Bring it back, or choose another '
           '--logdir; --warm_start begins with the weights of a checkpoint.')
     return {}
-  except (OSError, ValueError, RecursionError) as e:
+  except (OSError, ValueError) as e:
     raise ConfigError(
         f'{path} is not readable as JSON ({errors.first_line(e)}). Repair it, '
         'or choose another --logdir.') from e
-  return found
 
 
 def refuse_another(logdir, found, now, names):

@@ -1,12 +1,17 @@
 """Files that are replaced as a whole."""
 
 import os
+import pathlib
 import resource
 import stat
+import subprocess
+import sys
 
 import pytest
 
 from scalable_agent.files import whole_file
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def test_what_cannot_be_written_takes_no_room(tmp_path):
@@ -75,3 +80,45 @@ def test_of_what_the_killed_left_nothing_but_that_is_removed(
   assert len(os.listdir(tmp_path)) == len(kept) + 2
   whole_file.remove_leftovers(str(tmp_path / 'file'))
   assert sorted(os.listdir(tmp_path)) == kept
+
+
+def test_json_is_read_as_it_was_written(tmp_path):
+  content = {'a': [1, .5, None, True], 'b': {'c': 'ä\n'}}
+  whole_file.write_json(tmp_path / 'file', content)
+  assert whole_file.read_json(tmp_path / 'file') == content
+
+
+def test_json_is_utf_8_whatever_the_locale(tmp_path):
+  (tmp_path / 'file').write_bytes('{"a": "é"}'.encode())
+  program = """if True:
+      import locale
+      from scalable_agent.files import whole_file
+      assert locale.getpreferredencoding(False) != 'UTF-8'
+      print(ascii(whole_file.read_json('file')['a']))"""
+  result = subprocess.run(
+      [sys.executable, '-c', program], cwd=tmp_path, capture_output=True,
+      text=True, timeout=100, env=dict(
+          os.environ, PYTHONPATH=str(_ROOT), LC_ALL='C', PYTHONUTF8='0',
+          PYTHONCOERCECLOCALE='0'))
+  assert result.stdout == "'\\xe9'\n", result.stderr
+
+
+@pytest.mark.parametrize('content', [
+    b'', b'{', b'{}\n{}', b'[]', b'5', b'null', b'"a"', b'\xff',
+    b'{"a": "\xff"}', '{}'.encode('utf-16'), b'\xef\xbb\xbf{}',
+    b'[' * 100_000, b'{"a":' * 100_000, b'{"a": ' + b'1' * 10_000 + b'}'])
+def test_what_is_no_json_object_is_told_in_one_line(tmp_path, content):
+  path = tmp_path / 'file'
+  path.write_bytes(content)
+  with pytest.raises(ValueError) as error:
+    whole_file.read_json(path)
+  assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_read_is_no_damaged_one(tmp_path):
+  (tmp_path / 'file').touch()
+  for name, expected in (('missing', FileNotFoundError),
+                         ('file/below', NotADirectoryError),
+                         ('', IsADirectoryError)):
+    with pytest.raises(expected):
+      whole_file.read_json(tmp_path / name)
