@@ -208,11 +208,11 @@ def _with_younger_settings(found):
               for name, setting in config_lib.SETTINGS.items()
               if not setting.is_derived}
   try:
-    suites = config_lib.defaults(
+    theirs = config_lib.defaults(
         found['level_name'], found.get('agent', declared['agent']))
   except LookupError:
     return found
-  return {**declared, **suites, **found}
+  return {**declared, **theirs, **found}
 
 
 def check(config, facts):
