@@ -45,7 +45,6 @@ class TrajectoryQueue:
     self._capacity = capacity
     self._items = collections.deque()
     self._closed = False
-    self._on_room = set()
     lock = threading.Lock()
     self._not_full = threading.Condition(lock)
     self._enough = threading.Condition(lock)
@@ -54,25 +53,22 @@ class TrajectoryQueue:
   def __len__(self):
     return len(self._items)
 
-  def put(self, item, on_room=None):
-    """Adds an item, waiting while the queue is full.
+  def put(self, item, wait=True):
+    """Adds an item.
 
     Args:
       item: What to add.
-      on_room: None, or what to do instead of waiting: a function without
-        arguments, which is called once, by another thread, when there is room
-        again or the queue is closed. It must not block, nor call the queue.
+      wait: Whether to wait while the queue is full.
 
     Returns:
-      Whether the item was added, which is always so without `on_room`.
+      Whether the item was added, which is always so if this waits.
 
     Raises:
       Closed: The queue is closed, or was while waiting.
     """
     with self._not_full:
       while len(self._items) >= self._capacity and not self._closed:
-        if on_room:
-          self._on_room.add(on_room)
+        if not wait:
           return False
         self._not_full.wait()
       if self._closed:
@@ -81,13 +77,6 @@ class TrajectoryQueue:
       if len(self._items) >= self._wanted:
         self._enough.notify_all()
       return True
-
-  def _tell_of_room(self):
-    """Wakes those that wait for room; the caller holds the lock."""
-    self._not_full.notify_all()
-    waiting, self._on_room = self._on_room, set()
-    for on_room in waiting:
-      on_room()
 
   def get_many(self, count):
     """Removes and returns the oldest items, waiting for them.
@@ -111,7 +100,7 @@ class TrajectoryQueue:
       if self._closed:
         raise Closed('The trajectory queue is closed.')
       items = [self._items.popleft() for _ in range(count)]
-      self._tell_of_room()
+      self._not_full.notify_all()
       return items
 
   def get(self, count):
@@ -143,7 +132,7 @@ class TrajectoryQueue:
     with self._not_full:
       self._closed = True
       self._items.clear()
-      self._tell_of_room()
+      self._not_full.notify_all()
       self._enough.notify_all()
 
 

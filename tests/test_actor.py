@@ -19,7 +19,6 @@ from scalable_agent import trajectories
 from scalable_agent.process import threads as threads_lib
 from scalable_agent.process import timing
 from scalable_agent.training import batched_a2c
-from scalable_agent.training import published
 from tests.networks import agents
 
 # An end to waits that should be short; the machine may be busy.
@@ -563,38 +562,6 @@ def test_batched_a2c_waits_for_the_unroll_of_a_replaced_environment():
   assert waits == [] and len(unrolls) == 1
   assert act([1]) == [0, 1]
   assert waits == [(1, 2)]
-
-
-def test_updates_wake_those_that_wait_for_them():
-  updates = published.Published()
-  # Of a run that was resumed: where acting begins. With a lag that is set, some
-  # updates bring no newer weights.
-  updates.publish({}, 5)
-  passed = queue_lib.Queue()
-
-  def wait(count):
-    try:
-      updates.wait(count)
-      passed.put(count)
-    except staging.Closed:
-      passed.put('closed')
-
-  threads = [threading.Thread(target=wait, args=(n,)) for n in (0, 2, 2, 3)]
-  for thread in threads:
-    thread.start()
-  assert passed.get(timeout=_LONG) == 0
-  updates.publish({}, 5)
-  with pytest.raises(queue_lib.Empty):
-    passed.get(timeout=.2)
-  updates.publish({'w': 1}, 6)
-  assert updates.newest() == ({'w': 1}, 6)
-  assert [passed.get(timeout=_LONG) for _ in range(2)] == [2, 2]
-  updates.close()
-  assert passed.get(timeout=_LONG) == 'closed'
-  for thread in threads:
-    thread.join(_LONG)
-  with pytest.raises(staging.Closed):
-    updates.wait(0)
 
 
 def test_stages_are_timed():

@@ -22,7 +22,7 @@ _LAYERS = (
     {'trajectories', 'frame_stacks', 'vtrace', 'losses', 'rmsprop', 'adam'},
     {'networks', 'algorithms', 'replay', 'suites',
      'dynamic_batching', 'staging', 'actor', 'policy', 'gradients', 'placing',
-     'learner', 'a3c', 'unroll_messages'},
+     'learner', 'a3c', 'published', 'unroll_messages'},
     {'config'},
     {'assembly'},
     {'checkpoints', 'learner_service', 'shared_replay', 'logs', 'training',

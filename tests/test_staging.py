@@ -71,33 +71,24 @@ def test_put_waits_while_the_queue_is_full():
 
 
 def test_put_need_not_wait():
-  """It says whether there was room, and calls once when there is again."""
+  """It says whether there was room, also where others wait for it."""
   queue = staging.TrajectoryQueue(2)
-  calls = []
-  a, b = (lambda name=name: calls.append(name) for name in 'ab')
-  assert queue.put(0, a) and queue.put(1, on_room=a)
+  assert queue.put(0, False) and queue.put(1, wait=False)
   for _ in range(2):
-    assert not queue.put(2, a)
-  assert not queue.put(3, b)
-  assert not calls and len(queue) == 2
+    assert not queue.put(2, False)
+  call = _Call(queue.put, 3)
+  assert call.is_blocked()
+  assert not queue.put(4, False)
+  assert len(queue) == 2
   assert queue.get_many(1) == [0]
-  assert sorted(calls) == ['a', 'b']
-  assert queue.put(4, a)
-  assert queue.get_many(2) == [1, 4]
-  assert sorted(calls) == ['a', 'b']
+  assert call.wait().result
+  assert not queue.put(4, False)
+  assert queue.get_many(2) == [1, 3]
+  assert queue.put(4, False)
   assert queue.put(5)
-
-
-def test_close_tells_those_that_need_not_wait():
-  queue = staging.TrajectoryQueue(1)
-  calls = []
-  queue.put(0)
-  assert not queue.put(1, lambda: calls.append(1))
   queue.close()
-  assert calls == [1]
   with pytest.raises(staging.Closed):
-    queue.put(1, lambda: calls.append(2))
-  assert calls == [1]
+    queue.put(6, False)
 
 
 def test_get_many_waits_for_all():

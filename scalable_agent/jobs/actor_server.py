@@ -6,11 +6,11 @@ from absl import logging
 
 from scalable_agent import config as config_lib
 from scalable_agent import dynamic_batching
+from scalable_agent import published
 from scalable_agent import suites
 from scalable_agent import trajectories
 from scalable_agent.assembly import actor as actor_assembly
 from scalable_agent.jobs import addresses
-from scalable_agent.jobs import handover
 from scalable_agent.jobs import layouts
 from scalable_agent.learner_service import protocol
 from scalable_agent.learner_service import service
@@ -57,8 +57,8 @@ class ActorServer:
       security: A `security.Security`.
       agent: A `networks.Agent` or a `networks.ReactorAgent`.
       policy: None, or what acts for the actor jobs, as for `actor.Actor`.
-      put_unroll: A function that takes an `ActorOutput`, and may block, or
-        not, as `TrajectoryQueue.put`.
+      put_unroll: A function of an `ActorOutput` and whether to wait, as
+        `TrajectoryQueue.put`.
       report_episode: A function that takes an `Episode`.
       times: A `timing.StageTimes`.
 
@@ -69,10 +69,9 @@ class ActorServer:
     self._policy_error = None
     self._latency = timing.MeanTime()
     self._waiting_since = self._logged_time = time.monotonic()
-    self._handover = None
+    self._published = published.Published(put_unroll)
     if config.architecture == 'a3c':
-      self._handover = handover.Handover(put_unroll)
-      put_unroll = self._handover.put
+      put_unroll = self._published.put
 
     def make_actor(level_names):
       return actor_assembly.create_actor(
@@ -124,8 +123,7 @@ class ActorServer:
   def publish(self, weights, version):
     """Offers the weights of update `version` to the actor jobs."""
     self._service.update(weights, version)
-    if self._handover:
-      self._handover.published()
+    self._published.publish(weights, version)
 
   def finish(self):
     """Lets the actor jobs know that training is done."""
@@ -146,6 +144,5 @@ class ActorServer:
 
   def close(self):
     """Ends the service. The queue and the policy must be closed before."""
-    if self._handover:
-      self._handover.close()
+    self._published.close()
     self._service.close()

@@ -1,7 +1,6 @@
 """Takes the unrolls of actor jobs into the learner's queue."""
 
 import asyncio
-import contextlib
 
 from scalable_agent import staging
 from scalable_agent.remote import calls as calls_lib
@@ -13,7 +12,8 @@ class UnrollIntake:
   """Puts unrolls in the order in which they came, one message at a time.
 
   The other messages wait undecoded, since decoded they may be four times as
-  large. All of it is in the event loop's thread.
+  large. The event loop's thread puts what there is room for. The rest waits for
+  room in another thread, and no more than one does.
   """
 
   def __init__(self, offer, server, check_open, end):
@@ -31,7 +31,6 @@ class UnrollIntake:
     self._check_open = check_open
     self._end = end
     self._turn = asyncio.Lock()
-    self._room = asyncio.Event()
 
   async def put(self, message, session, snapshot):
     """Puts the unrolls of a message, and waits until there was room for all.
@@ -48,7 +47,7 @@ class UnrollIntake:
     rest = None
     try:
       self._check_open(session)
-      rest = self._put_at_once(self._decode(message, snapshot), session)
+      rest = self._put(self._decode(message, snapshot), session, wait=False)
     finally:
       if not rest:
         self._turn.release()
@@ -71,12 +70,13 @@ class UnrollIntake:
     return [(unroll_message.to_unroll(unroll, self._offer.levels),
              int(unroll.sequence)) for unroll in unrolls]
 
-  def _put_at_once(self, unrolls, session):
+  def _put(self, unrolls, session, wait):
     """Puts unrolls into the queue, without those that were put before.
 
     Args:
       unrolls: Of `_decode`.
       session: Whose they are.
+      wait: As for `put_unroll` of the `Offer`.
 
     Returns:
       A list of those that there is no room for yet.
@@ -85,25 +85,17 @@ class UnrollIntake:
       if sequence <= session.sequence:
         continue
       try:
-        if not self._offer.put_unroll(unroll, self._on_room):
+        if not self._offer.put_unroll(unroll, wait):
           return unrolls[i:]
       except staging.Closed as e:
         raise self._end(session) from e
       session.sequence = sequence
     return []
 
-  def _on_room(self):
-    """Called by another thread when there is room in the queue."""
-    with contextlib.suppress(RuntimeError):  # The service is closed.
-      self._server.loop.call_soon_threadsafe(self._room.set)
-
   async def _put_rest(self, unrolls, session):
     """Puts unrolls as there is room for them, then gives up the turn."""
     try:
       with session:
-        while unrolls:
-          await self._room.wait()
-          self._room.clear()
-          unrolls = self._put_at_once(unrolls, session)
+        await self._server.threads.call(self._put, unrolls, session, True)
     finally:
       self._turn.release()

@@ -39,8 +39,8 @@ Offer.__doc__ = """What a learner has for its actor jobs.
   levels: A list of level names that actors may play.
   unroll_layout: The `wire.Layout` of unrolls.
   weights_layout: The `wire.Layout` of weights.
-  put_unroll: A function that takes an `ActorOutput`, as `TrajectoryQueue.put`,
-    with an argument `on_room`.
+  put_unroll: A function of an `ActorOutput` and whether to wait, as
+    `TrajectoryQueue.put`.
   report_episode: A function of level name, episode return and episode frames.
   make_actor: None, or, for inference at the learner, a function of a list of
     level names that returns an `actor.Actor` for an environment of each.
@@ -100,7 +100,7 @@ class Snapshot:
 class Methods:
   """Answers calls in the event loop's thread.
 
-  Other threads act, and encode weights.
+  Other threads act, encode weights, and wait for room in the queue.
 
   Each method takes a `calls.Call` and a message, and returns its answer, see
   `server.each`. `act` is the `begin` of a `server.Method`.

@@ -90,7 +90,7 @@ class Service:
     self._methods.is_done = True
 
   def close(self, timeout=10.):
-    """Ends the service. What `put_unroll` puts into must be closed before.
+    """Ends the service. What `put_unroll` waits for must be closed before.
 
     Args:
       timeout: If training is done, seconds to wait until all actor jobs heard

@@ -88,7 +88,7 @@ def _our_server(messages):
   service = service_lib.Service(
       'localhost:0', service_lib.Offer(
           _AGREEMENT, [unrolls.LEVEL], messages.unroll_layout,
-          messages.weights_layout, lambda unroll, on_room: True,
+          messages.weights_layout, lambda unroll, wait: True,
           lambda *unused_episode: None), _SECURITY)
   service.update(messages.weights, 0)
   yield service.port

@@ -1,10 +1,10 @@
 """Actors as threads of the learner's process: all on one machine."""
 
 import functools
-import threading
 
 from scalable_agent import a3c
 from scalable_agent import actor
+from scalable_agent import published
 from scalable_agent import suites
 from scalable_agent.assembly import actor as actor_assembly
 from scalable_agent.assembly import impala as impala_assembly
@@ -13,7 +13,6 @@ from scalable_agent.config import seeds
 from scalable_agent.logs import film
 from scalable_agent.process import threads
 from scalable_agent.training import batched_a2c
-from scalable_agent.training import published
 
 
 def start(config, stack):
@@ -64,10 +63,7 @@ class ActorThreads:
     # Pools of other kinds replace no environments.
     self._replacing = [
         pool for pool in pools if hasattr(pool, 'num_replaced')]
-    self._published = published.Published()
-    self._put_unroll = put_unroll
-    self._num_put = 0
-    self._order = threading.Lock()
+    self._published = published.Published(put_unroll)
     self._camera = film.Camera(pools[0])
     if config.architecture == 'a3c':
       gradient_fn = impala_assembly.create_gradient_fn(
@@ -82,7 +78,7 @@ class ActorThreads:
         worker = a3c.Worker(
             policy.fork(), gradient_fn,
             lambda unused_version: self._published.newest(),
-            self._put_and_wait)
+            self._published.put)
         acts_with, put = worker.policy, worker.put
         options['refresh'] = worker.refresh
       else:
@@ -95,14 +91,6 @@ class ActorThreads:
           times, **options))
 
     self._threads = threads.CheckedThreads(pools, act)
-
-  def _put_and_wait(self, unroll):
-    """Puts an unroll with its gradient, and waits for its update."""
-    with self._order:  # Updates are made in the order of the unrolls.
-      self._put_unroll(unroll)
-      self._num_put += 1
-      number = self._num_put
-    self._published.wait(number)
 
   def check(self):
     """Raises what ended an actor, if something did."""

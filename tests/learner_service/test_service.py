@@ -14,7 +14,7 @@ import grpc
 import numpy as np
 import pytest
 
-from scalable_agent.jobs import handover
+from scalable_agent import published
 from scalable_agent.learner_service import client as client_lib
 from scalable_agent.learner_service import protocol
 from scalable_agent.learner_service import roll_call
@@ -251,15 +251,15 @@ def test_an_unroll_that_was_sent_again_is_taken_once():
 
 def test_a_gradient_that_was_sent_again_counts_once():
   """However often the answer is lost, before its update is made and after."""
-  handovers = []
+  all_updates = []
 
   def wrap_put(put):
-    handovers.append(handover.Handover(put))
-    return handovers[0].put
+    all_updates.append(published.Published(put))
+    return all_updates[0].put
 
   with remote_parts.Learner(wrap_put=wrap_put) as learner:
-    (given,) = handovers
-    given.published()  # The first weights.
+    (updates,) = all_updates
+    updates.publish({}, 0)
     with remote_parts.Raw(learner.port) as raw:
       session = raw.hello()
       for sequence in 1, 2:
@@ -273,7 +273,7 @@ def test_a_gradient_that_was_sent_again_counts_once():
         assert remote_parts.same(unroll, remote_parts.make_unroll(sequence))
         time.sleep(.2)
         assert again.is_alive() and not len(learner.queue)
-        given.published()
+        updates.publish({}, sequence)
         assert again.result() == (_OK, b'')
         assert raw.unary('PutUnroll', message) == (_OK, b'')
         assert not len(learner.queue)
