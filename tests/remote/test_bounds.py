@@ -492,7 +492,8 @@ def test_all_sessions_at_work_leave_no_room_for_another(monkeypatch, caplog):
       session = raw.hello()
       raw.unary('PutUnroll', remote_parts.put_message(session, 1))
       waiting = raw.future('PutUnroll', remote_parts.put_message(session, 2))
-      remote_parts.wait_until(lambda: not learner.service._server.calls.silent)
+      calls = learner.service._server.calls
+      remote_parts.wait_until(lambda: len(calls) == 1 and not calls.silent)
       with remote_parts.client_of(learner) as client:
         asking = remote_parts.Thread(client.get_weights, -1)
         remote_parts.wait_until(
