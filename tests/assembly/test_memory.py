@@ -158,7 +158,7 @@ def test_17_terabytes_are_refused(machine):
       '(--unroll_length=20) take 17.1 TB, those of all buffers 17.1 TB, and '
       'this machine or container has 25.2 GB of memory, of which 25.2 GB are '
       'free. It can be at most '
-      f'{int((20.16 * _GB - _UNROLL * (64 + 32 + 32)) / _PACKED)}.')
+      f'{int((20.16 * _GB - _UNROLL * (64 + 32 + 16)) / _PACKED)}.')
 
 
 def _largest(message):

@@ -17,6 +17,7 @@ import pytest
 
 from scalable_agent import config as config_lib
 from scalable_agent.checkpoints import checkpoint_files
+from scalable_agent.evaluation import scores as scores_lib
 from scalable_agent.sweeps import atari57_experts
 from scalable_agent.sweeps import slurm
 
@@ -237,6 +238,11 @@ def test_films_are_in_a_directory_for_each_game(tmp_path):
       '--video_dir=/x/pong/videos', '--video_dir=/x/qbert/videos']
 
 
+def _identity(logdir, game):
+  return scores_lib.identity(config_lib.resolve(dict(
+      logdir=str(logdir / game), level_name=game, mode='test')))
+
+
 @pytest.mark.parametrize('games, expected_code', [
     ('pong,breakout', 0), ('pong,breakout,qbert', 1)])
 def test_test_mode_ends_with_a_table_of_scores(tmp_path, games, expected_code):
@@ -247,7 +253,7 @@ def test_test_mode_ends_with_a_table_of_scores(tmp_path, games, expected_code):
     (tmp_path / game / 'config.json').write_text(
         json.dumps(dict(level_name=game, network='shallow', use_lstm=False)))
     (tmp_path / game / 'test_scores.json').write_text(json.dumps(dict(
-        frames=100, levels={game: dict(
+        frames=100, test=_identity(tmp_path, game), levels={game: dict(
             num_episodes=2, episode_returns=returns)})))
   code, output, errors = _run(
       tmp_path, f'--games={games}', '--mode=test', '--test_num_episodes=2')
@@ -271,7 +277,8 @@ def test_scores_that_cannot_be_read_are_told_in_one_line(tmp_path, games):
   (pong / 'ckpt-100.index').touch()
   (pong / 'config.json').write_text(json.dumps(dict(level_name='pong')))
   (pong / 'test_scores.json').write_text(json.dumps(dict(
-      frames=100, levels=dict(pong=dict(num_episodes=2)))))
+      frames=100, test=_identity(tmp_path, 'pong'),
+      levels=dict(pong=dict(num_episodes=2)))))
   code, _, errors = _run(
       tmp_path, f'--games={games}', '--mode=test', '--test_num_episodes=2')
   assert code == 1
